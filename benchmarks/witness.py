@@ -120,7 +120,8 @@ class Witness:
             self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
             # A single replica that dies may take a push with it, and the next one comes a beat later.
             is_alone = self.stage == ALONE and job.quiet_from is None and back_s <= 2 * BEAT_S
-            if behind_s > self.relayed_s and self.stage in self.judged and not is_alone:
+            says_so = any(each["reason"] == "ReplicaBehind" for each in status["conditions"])
+            if behind_s > self.relayed_s and self.stage in self.judged and not is_alone and not says_so:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")
         now = datetime.now(UTC)
         if not seen.newest or at > seen.newest[-1][1]:

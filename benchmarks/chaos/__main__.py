@@ -40,7 +40,6 @@ from .seen import DIRECT, STUCK_S, THROUGH, Bystanders, Day, Users
 from .way import Way
 
 JOBS = 300
-RELAYED_S = 2.0  # what one replica has shown, every other shows so long after that: cores are busy here
 AFTER_S = 5.0  # seen of each day when it is healed
 CALM_S = 10.0  # before the first day, and between two
 
@@ -64,10 +63,11 @@ class Calendar:
         day, at = DAYS[name], self._at
         before = Counter(self._witness.faults)
         self._users.day = seen = Day()
-        self._witness.stage = name
+        self._witness.stage, self._witness.relayed_s = name, day.behind_s
         print(f"{name} …", flush=True)
         done = await day.make(at)
         print(f"  {done}", flush=True)
+        meanwhile = Counter(self._witness.faults) - before
         healed_s = await at.healed()
         ill = await at.why_ill() if healed_s == float("inf") else ""
         accepted = dict(at.pushers.accepted)
@@ -76,8 +76,12 @@ class Calendar:
         lost = dict(Counter(self._witness.faults) - before) | (
             {"accepted pushes": len(forgotten)} if forgotten else {}
         )
-        if day.may_go_back and (number := lost.pop("older", 0)):
-            print(f"  {number} documents of one replica were older than what the other had shown")
+        for kind in day.meanwhile & lost.keys():
+            print(f"  {kind}: {meanwhile[kind]} meanwhile")
+            if (left := lost.pop(kind) - meanwhile[kind]) > 0:
+                lost[kind] = left
+        if day.may_relist and (number := lost.pop("relist", 0)):
+            print(f"  {number} watches listed again")
         faults = list(_faults(name, seen, lost, healed_s, ill, has_controllers=self._has_controllers))
         faults += at.complaints
         at.complaints = []
@@ -174,7 +178,7 @@ async def show(names: Sequence[str], jobs: int) -> bool:
 
 async def _play(at: Ground, token: str, names: Sequence[str], *, has_controllers: bool) -> list[str]:
     witness = Witness(at.fleet.jobs)
-    witness.may_be_stale, witness.relayed_s = True, RELAYED_S
+    witness.may_be_stale = True
     users = Users(at, witness, token)
     pushers = at.pushers = Pushers(at, at.fleet.jobs, witness)
     play = Play(at, witness, users, pushers)

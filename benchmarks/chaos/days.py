@@ -29,6 +29,7 @@ STORM_S = 45.0
 GONE_S = 60.0
 SHARE = 0.9  # of the requests in a storm
 CUT_S = 75.0  # a follower is not ready after a minute
+BEHIND_S = 33.0  # a follower has found nobody for 24 s, up to 7 s after it has heard the last word; a search
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 JUMPS = ("+7200", "-7200", "+0")  # seconds
 JUMP_S = 20.0
@@ -42,12 +43,16 @@ RESTART_S = 10.0  # the kubelet's first back-off
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadDay:
     """`is_others`: kube-apiserver itself is ill, so that others are hurt without us. `may_fail`: reads may
-    fail, because nobody can say what the caller may read."""
+    fail, because nobody can say what the caller may read. `may_relist`: replicas may lose the owner for so
+    long that they say so, and watchers list again afterwards. `meanwhile`: what is wrong as long as its
+    cause."""
 
     make: Callable[[Ground], Awaitable[str]]
     is_others: bool = False
     may_fail: bool = False
-    may_go_back: bool = False  # reads from one replica, behind those from another
+    may_relist: bool = False
+    behind_s: float = 2.0  # for so long a replica may show older documents than another: cores are busy here
+    meanwhile: frozenset[str] = frozenset()
 
 
 async def kube_apiserver_gone(at: Ground) -> str:
@@ -118,7 +123,8 @@ async def pods_restart_at_once(at: Ground) -> str:
 
 
 async def clocks_jump(at: Ground) -> str:
-    """Of both replicas, two hours ahead and then two behind; the clock that measures intervals does not."""
+    """Of both replicas, two hours ahead and then two behind; the clock that measures intervals does not.
+    No server can show a true age or end by it, but it has to say that its clock is wrong."""
     offset = at.directory / "offset"
     offset.write_text("+0")
     faked = {
@@ -132,6 +138,8 @@ async def clocks_jump(at: Ground) -> str:
     for jump in JUMPS:
         offset.write_text(jump)
         await asyncio.sleep(JUMP_S)
+        if jump != "+0" and (unaware := [each.name for each in at.running if not await at.notes_clock(each)]):
+            at.complaints.append(f"{', '.join(unaware)} did not notice the jump by {jump} s")
     return f"of both replicas, by {JUMPS[0]} s, then {JUMPS[1]} s"
 
 
@@ -265,19 +273,19 @@ async def day_of_churn(at: Ground) -> str:
 
 
 DAYS: dict[str, BadDay] = {
-    "kube-apiserver gone": BadDay(make=kube_apiserver_gone, is_others=True, may_fail=True),
-    "kube-apiserver slow": BadDay(make=kube_apiserver_slow, may_fail=True),
-    "429 to the server": BadDay(make=storm_of_429, may_fail=True),
-    "500 to the server": BadDay(make=storm_of_500, may_fail=True),
+    "kube-apiserver gone": BadDay(make=kube_apiserver_gone, is_others=True, may_fail=True, may_relist=True),
+    "kube-apiserver slow": BadDay(make=kube_apiserver_slow, may_fail=True, may_relist=True),
+    "429 to the server": BadDay(make=storm_of_429, may_fail=True, may_relist=True),
+    "500 to the server": BadDay(make=storm_of_500, may_fail=True, may_relist=True),
     "watch cache reset": BadDay(make=watch_cache_reset, is_others=True, may_fail=True),
     "etcd compacted": BadDay(make=etcd_compacted),
     "exec hangs on a node": BadDay(make=exec_hangs_on_a_node),
     "pods restart at once": BadDay(make=pods_restart_at_once),
-    "clocks jump": BadDay(make=clocks_jump),
+    "clocks jump": BadDay(make=clocks_jump, meanwhile=frozenset({"end in the past", "younger"})),
     "out of memory": BadDay(make=out_of_memory, may_fail=True),
     "disk full": BadDay(make=disk_full),
     "slow clients": BadDay(make=slow_clients),
-    "follower cut off": BadDay(make=follower_cut_off, may_go_back=True),
+    "follower cut off": BadDay(make=follower_cut_off, may_relist=True, behind_s=BEHIND_S),
     "DNS gone": BadDay(make=dns_gone),
     "certificate ends": BadDay(make=certificate_ends, may_fail=True),
     "a day of churn": BadDay(make=day_of_churn),

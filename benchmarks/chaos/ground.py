@@ -142,6 +142,12 @@ class Ground(Stage):
                     found.append(f"{replica.name}: {job.name} has step {shown.get(job.name)}, not {least}")
         return found
 
+    async def notes_clock(self, replica: Replica) -> bool:
+        """Whether /readyz?verbose says that the clock of this replica is wrong."""
+        url = f"https://localhost:{replica.port}/readyz?verbose"
+        async with self.http.get(url, headers=self.headers) as answer:
+            return "kube-apiserver's, so ages are wrong" in await answer.text()
+
     async def _answers(self, url: str) -> bool:
         try:
             async with self.http.get(url, timeout=aiohttp.ClientTimeout(total=5)) as answer:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
@@ -26,6 +27,7 @@ from visibility_api.errors.status import Unavailable
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.errors import Unreachable
@@ -37,6 +39,7 @@ from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.streams import PATH, LogStreams
 from visibility_api.reports.document import Progress
+from visibility_api.store import RevisionExpired
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.replicas import Replicas, ReplicaStatus, ReplicaStatuses
@@ -144,7 +147,7 @@ class Replica:
         finally:
             await client.close()
 
-    def shown(self) -> dict[str, tuple[int, object]]:
+    def shown(self) -> dict[str, tuple[int, JobProgress]]:
         entries = self.log.store.list("trainjobs").entries
         return {each.document.job.ref.name: (each.revision, each.document) for each in entries}
 
@@ -364,6 +367,55 @@ async def test_a_replica_knows_since_when_it_follows_no_owner(owner: Replica, ot
         owner.epoch = None
         await until(lambda: follower.owner is None)
         assert follower.lost_at is not None
+
+
+async def test_a_replica_that_has_lost_the_owner_says_so_in_each_document(
+    owner: Replica, other: Replica
+) -> None:
+    """Numbers that stand still look like a job that does. Watchers are told, and list again afterwards."""
+    owner.tracker.job_changed(replace(job("ended"), phase=Phase.SUCCEEDED))
+    behind = FollowLimits(first_pause_s=0.01, longest_pause_s=0.05, silence_s=0.5, behind_s=0.0)
+    async with owner.serving(), other.following(owner, limits=behind) as follower:
+        await until(same(owner, other))
+        before, feed = other.shown(), other.log.store.watch("trainjobs", other.log.store.revision)
+        owner.epoch = None
+        owner.streams.close()
+        await until(lambda: follower.owner is None and other.shown() != before)
+        fresh = {each: document.condition("Fresh") for each, (_, document) in other.shown().items()}
+        assert {each: (f.status, f.reason) for each, f in fresh.items()} == {
+            "bert": ("False", "ReplicaBehind"),
+            "gpt": ("False", "ReplicaBehind"),
+            "ended": ("False", "NoReport"),
+        }
+        assert other.shown()["bert"][1].remaining_s is None
+        told = (await feed.next_batch()).changes
+        assert {each.entry.document.job.ref.name for each in told} == {"bert", "gpt"}
+        branch = other.log.store.revision
+        owner.epoch = 100
+        await until(same(owner, other))
+    for each in (owner, other):
+        with pytest.raises(RevisionExpired):
+            each.log.store.watch("trainjobs", branch)
+
+
+async def test_a_replica_that_has_lost_the_owner_and_owns_the_jobs_shows_them_as_they_are(
+    owner: Replica, other: Replica
+) -> None:
+    behind = FollowLimits(first_pause_s=0.01, longest_pause_s=0.05, silence_s=0.5, behind_s=0.0)
+    async with owner.serving(), other.following(owner, limits=behind) as follower:
+        await until(same(owner, other))
+        before = other.shown()
+        owner.epoch = None
+        owner.streams.close()
+        await until(lambda: follower.owner is None and other.shown() != before)
+        branch = other.log.store.revision
+    feed = other.log.store.watch("trainjobs", branch)
+    other.own(101)
+    other.tracker.job_changed(job("bert"))
+    (told,) = (await feed.next_batch()).changes
+    fresh = told.entry.document.condition("Fresh")
+    assert fresh is not None
+    assert (fresh.status, fresh.reason) == ("True", "RecentReport")
 
 
 async def test_a_replica_that_does_not_own_the_jobs_says_whether_it_knows_them(

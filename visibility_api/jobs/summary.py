@@ -17,6 +17,7 @@ from .job import Phase, TrainingJob
 
 # Reasons of conditions that show a run not to move: no end of it can be estimated.
 NOT_RUNNING, STALLED = "Rank0NotRunning", "NoAdvance"
+BEHIND = "ReplicaBehind"  # of Fresh: the replica that shows it has lost the one that owns the jobs
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -103,6 +104,26 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             conditions=tuple(replace(c, message="") if c.type in _AGING else c for c in self.conditions),
             observation=seen
             and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),
+        )
+
+    def as_of(self, heard_at: datetime, now: datetime) -> JobProgress:
+        """The same, as a replica shows it that has heard nothing of the job since `heard_at`, by its clock.
+        A job that has ended, or whose numbers are old already, is shown as it is."""
+        fresh = self.condition("Fresh")
+        if self.phase.is_final or fresh is None or fresh.status == "False":
+            return self
+        message = (
+            f"This replica of the server has heard nothing since {heard_at:%H:%M:%SZ} from the one that owns"
+            " the jobs, and the numbers are no newer than that. Ask again: another replica may know more."
+        )
+        behind = Condition(type="Fresh", status="False", reason=BEHIND, message=message, since=now)
+        return replace(
+            self,
+            remaining_s=None,
+            completion_at=None,
+            completion_range=None,
+            steps_per_s=None,
+            conditions=tuple(behind if each is fresh else each for each in self.conditions),
         )
 
     def condition(self, type_: str) -> Condition | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import msgspec
@@ -50,6 +51,8 @@ class FollowLimits:
     silence_s: float = 6.0  # the owner says something each second
     first_pause_s: float = 0.1  # between two searches for the owner
     longest_pause_s: float = 1.0
+    # Without an owner, until documents say so. Another replica owns the jobs 17 s after the owner has died.
+    behind_s: float = 24.0
 
 
 class Refusal(msgspec.Struct, kw_only=True):
@@ -91,11 +94,12 @@ class Follower:
         self.others_have_log = False  # as the last search has shown
         self.must_list = False  # what this replica has may never have reached the others
         self.lost_at: float | None = None  # since when no owner is followed, by time.monotonic; None: one is
+        self._is_behind = False  # documents say that no owner is heard
 
     async def run(self) -> None:
         """Never raises for what another replica does."""
         pause_s = self._limits.first_pause_s
-        self.lost_at = time.monotonic()
+        self.lost_at, self._is_behind = time.monotonic(), False
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -103,11 +107,25 @@ class Follower:
             if not self.has_searched:
                 self.has_searched = True
                 self._ended()
+            self._say_if_behind()
             if has_followed and clock() - began > self._limits.longest_pause_s:  # else it may end so again
                 pause_s = self._limits.first_pause_s
                 continue
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, self._limits.longest_pause_s)
+
+    def _say_if_behind(self) -> None:
+        """Documents that stand still would look like jobs that do."""
+        if self._is_behind or self.lost_at is None or not self._log.is_complete:
+            return
+        lost_s = time.monotonic() - self.lost_at
+        if lost_s < self._limits.behind_s:
+            return
+        self._is_behind = self.must_list = True
+        now = datetime.now(UTC)
+        heard_at = now - timedelta(seconds=lost_s)
+        self._log.store.branch(lambda document: document.as_of(heard_at, now))
+        log.warning("documents are shown as old: no owner of the log is heard", lost_s=round(lost_s))
 
     async def _search(self) -> bool:
         """Ask each replica in turn, and follow the one that owns the log; whether there was one."""
@@ -175,7 +193,7 @@ class Follower:
         return None
 
     def _found(self, address: Address) -> None:
-        self.must_list = False
+        self.must_list = self._is_behind = False
         self.lost_at = None
         self.owner = address
         self.changed.set()

@@ -6,6 +6,7 @@ No method awaits, so readers always find a whole state and no lock is needed.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, islice
@@ -146,6 +147,17 @@ class MemoryStore:
             state = self._of(ref.resource)
             state.entries[ref.namespace, ref.name] = Entry(document=document, revision=at)
             state.is_ordered = False
+
+    def branch(self, shown: Callable[[JobProgress], JobProgress]) -> None:
+        """A follower's that has lost the owner: show each document so from now on.
+
+        The revisions are above all that the owner gives out in this epoch: who has seen one lists again when
+        the owner is back. They begin anywhere, so that no other branch has the same."""
+        own = self.epoch << EPOCH_BITS | 1 << (EPOCH_BITS - 1)
+        self._advance(max(self._revision, own + secrets.randbits(EPOCH_BITS - 2)))
+        for state in list(self._resources.values()):
+            for entry in list(state.entries.values()):
+                self.put(shown(entry.document))
 
     def apply(self, type_: ChangeType, revision: int, document: JobProgress) -> None:
         """A follower's: what the owner's log says next. Raises ValueError for a revision out of order."""
