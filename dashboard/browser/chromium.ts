@@ -30,8 +30,8 @@ export async function open(browser: Browser, url: string, options: BrowserContex
     reducedMotion: "reduce",
     ...options,
   });
+  context.setDefaultTimeout(PATIENCE_MS); // also of further pages
   const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
   const faults: string[] = [];
   page.on("pageerror", (error) => faults.push(String(error.stack ?? error)));
   page.on("console", (message) => {

@@ -30,7 +30,7 @@ afterEach(async () => {
 
 async function show(look = ""): Promise<void> {
   ({ page, faults } = await open(browser, `${fixture.page()}#/trainjobs/${job.namespace}/${job.name}${look}`));
-  await page.getByRole("heading", { name: job.name, exact: true }).waitFor();
+  await page.locator(".numbers").waitFor(); // its name is there before the job is
 }
 
 type Values = Record<string, readonly string[]>;
