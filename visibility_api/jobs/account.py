@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import NO_MARKS
@@ -20,7 +19,6 @@ from .evidence import (
     Row,
     begin_marked,
     checksum,
-    declares,
     is_stalled,
     is_steady,
     marked_until,
@@ -42,9 +40,7 @@ from .ledger import (
     Seconds,
     none,
 )
-
-if TYPE_CHECKING:
-    from .record import Record  # of which the saved account is a part
+from .record import Record
 
 # What a job is doing, as the cluster shows it. Unknown: what was before it was first seen, and after its end.
 WAITING, PLACED, RUNNING, DOWN, UNKNOWN, ENDED = range(6)
@@ -158,7 +154,7 @@ class Account:
         startup = PROGRAM_STARTUP if math.isnan(self.highest) else RECOVERY
         if math.isnan(self.position):
             report = self._report(record)
-            is_expected = declares(record) if report is None else position_of(report)[1] is not None
+            is_expected = record.declares_progress if report is None else position_of(report)[1] is not None
             is_over = report is not None and report.is_final
             kind = startup if is_expected and not is_over else OTHER
             seconds[kind] += begun_s

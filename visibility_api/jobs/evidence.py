@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from visibility_api.reports.document import Progress
 
 from .ledger import MOST_S, Seconds
 from .observation import Addition
-
-if TYPE_CHECKING:
-    from .record import Record  # of which the saved account is a part
+from .record import Record
 
 UNITS = ("step", "progress_percentage", "epoch")  # of positions
 
@@ -69,13 +66,6 @@ def begin_marked(marked: Seconds, at: float, record: Record, base: float, positi
 
 def is_stalled(record: Record) -> bool:
     return any(each.type == "Stalled" and each.status == "True" for each in record.conditions)
-
-
-def declares(record: Record) -> bool:
-    """Whether the job reports, or says where it would: else nothing shows that it is not at work."""
-    rank0 = record.job.rank0 or record.rank0
-    says = rank0 is not None and bool(rank0.declared) and record.job.hints.source != "none"
-    return record.report is not None or says
 
 
 def checksum(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from .account import (
     DOWN,
@@ -19,11 +19,8 @@ from .evidence import WARM_ROWS, checksum, is_stalled, is_steady, position_of, r
 from .job import Phase
 from .ledger import PRODUCTIVE, QUEUED, Ledger, Seconds, none
 from .observation import Addition
+from .record import Record
 from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head
-
-if TYPE_CHECKING:
-    from .record import Record  # of which the saved account is a part
-
 
 SETTLED_S = 40.0  # usual steps are settled together, so long after the last ones at most
 

@@ -14,7 +14,6 @@ from visibility_api.reports.fields import MAX_INTEGER
 
 from .clock import UNKNOWN_CLOCK, NodeClock
 from .estimate import Pace, percentage
-from .evidence import declares
 from .failure import Failure, first_of
 from .holding import NOTHING_HELD, Holding, held_s
 from .job import Phase, Rank0, Termination, TrainingJob
@@ -108,6 +107,13 @@ class Record(State, kw_only=True):
         return self.refused
 
     @property
+    def declares_progress(self) -> bool:
+        """Whether the job reports, or says where it would: else nothing shows that it is not at work."""
+        rank0 = self.job.rank0 or self.rank0
+        says = rank0 is not None and bool(rank0.declared) and self.job.hints.source != "none"
+        return self.report is not None or says
+
+    @property
     def fresh_limit_s(self) -> float:
         """The age, in seconds, at which the report counts as old."""
         least_s = max(FRESH_AT_LEAST_S, FRESH_INTERVALS * self.interval_s, 2 * self.pace.longest_gap_s)
@@ -186,7 +192,7 @@ def _resources(record: Record, now: datetime) -> Resources | None:
         by_name=job.accelerators,
         held_s=_seconds(number, held),
         # Nothing shows that a job which neither reports nor says where it would is not at work.
-        wasted_s=_seconds(number, min(held, record.wasted_s or 0.0)) if declares(record) else None,
+        wasted_s=_seconds(number, min(held, record.wasted_s or 0.0)) if record.declares_progress else None,
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from .clock import later
-from .evidence import declares
 from .goodput import goodput, read_goodput
 from .job import Phase
 from .ledger import DAY_S, KINDS, PRODUCTIVE, QUEUED
@@ -25,7 +24,7 @@ AT_RISK_SHARE, AT_RISK_LEAST_S, AT_RISK_PAUSES = 0.25, 1800.0, 2.0
 
 
 def _find_no_progress(record: Record, _now: datetime) -> Found | None:
-    if record.fruitless >= FRUITLESS and declares(record):
+    if record.fruitless >= FRUITLESS and record.declares_progress:
         message = (
             f"{record.fruitless} attempts in a row have ended without a step that none had reached before."
             " Suspend the job until you know why they end; its failure and its log say more."
