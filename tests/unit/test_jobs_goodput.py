@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -398,6 +399,15 @@ def test_the_kinds_sum_to_the_time_that_has_passed(seed: int, events: int, resta
             assert save_account(account(other)) == save_account(found)
 
 
+def test_an_account_of_a_day_with_three_marked_kinds_takes_300_bytes_at_most() -> None:
+    run = Run()
+    for each in range(1, 27 * 60):
+        marks = marked(dataLoading=each, checkpointSave=each / 2, evaluation=each / 4)
+        run.train(60, marks=marks, rows=False)
+    saved = run.made.tracker._records[REF].account
+    assert sys.getsizeof(saved) <= 300
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.floats(0, 2e9),
@@ -412,7 +422,7 @@ def test_the_last_hour_and_day_are_as_they_were(began: float, spans: list[tuple[
         told.append((ledger.until, ledger.until + span_s, seconds))
         ledger = Ledger.load(ledger.save())
         ledger.add(seconds, ledger.until + span_s)
-    for found, window_s, interval_s in ((ledger.hour(), HOUR_S, 600), (ledger.day(), DAY_S, 10800)):
+    for found, window_s, interval_s in ((ledger.hour(), HOUR_S, 600), (ledger.day(), DAY_S, 14400)):
         assert sum(found) == pytest.approx(min(window_s, ledger.until - began), abs=1)
         true = none()
         for since, until, seconds in told:

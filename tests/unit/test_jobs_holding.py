@@ -67,6 +67,16 @@ def test_wasted_is_what_it_took_to_start_and_to_recover_and_what_was_done_again_
     assert wasted(made) == pytest.approx(90 + 5060 - 250)
 
 
+def test_initializers_hold_no_accelerators() -> None:
+    made = bench(0, job(pod_s=None, phase=Phase.INITIALIZING))
+    made.now = at(630)
+    made.job(job(pod_s=600, pod={"started_at": at(630)}))
+    for step in range(10, 1000, 10):
+        go_on(made, 630 + step, step=step)
+    assert seconds(made) == 1020
+    assert wasted(made) == pytest.approx(30, abs=1)
+
+
 def test_a_job_that_never_reported_and_says_not_where_is_not_called_wasteful() -> None:
     made = bench()
     go_on(made, 120)

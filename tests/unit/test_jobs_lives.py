@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.jobs.conditions import evaluate
-from visibility_api.jobs.goodput import account_of, reckon_until
+from visibility_api.jobs.goodput import account_of, reckon_until, wasted
 from visibility_api.jobs.holding import hold
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
@@ -179,7 +179,7 @@ class Server:
         record.conditions = evaluate(record, self._world.now)
         record.holding = hold(record.holding, record.job, record.last_run(), self._world.now)
         reckon_until(account, record, self._world.now)
-        record.wasted_s = account.wasted_s
+        record.wasted_s = sum(wasted(account).values())
         return summarise(record, self._world.now, save_account(account))
 
 

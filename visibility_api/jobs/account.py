@@ -35,7 +35,6 @@ from .ledger import (
     RECOVERY,
     STALLED,
     STARTING,
-    WASTED,
     Ledger,
     Seconds,
     none,
@@ -43,7 +42,9 @@ from .ledger import (
 from .record import Record
 
 # What a job is doing, as the cluster shows it. Unknown: what was before it was first seen, and after its end.
-WAITING, PLACED, RUNNING, DOWN, UNKNOWN, ENDED = range(6)
+# Preparing: its initializers run, which hold no accelerators.
+WAITING, PLACED, RUNNING, DOWN, UNKNOWN, ENDED, PREPARING = range(7)
+_KIND_OF = {WAITING: QUEUED, PREPARING: STARTING, PLACED: STARTING, DOWN: RECOVERY}  # OTHER but for these
 
 PAUSE_SHARE, PAUSE_DEVIATIONS = 0.5, 3.0  # beyond the usual time of its steps, at least
 LEARNING = 0.1  # weight of a new value in what is usual
@@ -56,7 +57,7 @@ class Account:
 
     __slots__ = (
         "base", "deviation", "doing", "fruitless", "given", "has_run", "highest", "is_changed", "least",
-        "ledger", "mode", "pod", "position", "row_at", "run", "tail", "unit", "usual", "warm",
+        "ledger", "mode", "pod", "position", "prepared_s", "row_at", "run", "tail", "unit", "usual", "warm",
     )  # fmt: skip
 
     def __init__(self, ledger: Ledger) -> None:
@@ -66,7 +67,8 @@ class Account:
         self.is_changed = False  # since it was loaded
         self.mode = WAITING
         self.pod = self.run = 0  # checksums of the uid of rank 0's pod, and of its attempt
-        self.has_run = False  # before this attempt
+        self.prepared_s = 0.0  # of what is settled, by initializers
+        self.has_run = False  # before this attempt, or before it went back; else `highest` is not known
         self.fruitless = 0  # attempts in a row without a step past `highest`
         self.highest = NOWHERE  # of all attempts before
         self.unit = 0  # of positions, in UNITS
@@ -116,6 +118,8 @@ class Account:
             self.base = self.position
             for index, kind in enumerate(MARKED):
                 self.given[index] += seconds[kind]
+        elif self.mode == PREPARING:
+            self.prepared_s += sum(seconds)
         self.ledger.add(seconds, at)
 
     def reckon(self, at: float, record: Record) -> Seconds:
@@ -123,7 +127,7 @@ class Account:
         left_s = at - self.ledger.until
         seconds = none()
         if self.mode != RUNNING:
-            kind = {WAITING: QUEUED, PLACED: STARTING, DOWN: RECOVERY}.get(self.mode, OTHER)
+            kind = _KIND_OF.get(self.mode, OTHER)
             self.doing = RECOVERY if kind == STARTING and self.has_run else kind
             seconds[self.doing] = left_s
             return seconds
@@ -233,7 +237,7 @@ class Account:
             self._settle_steps(lost / units, paused_s, RECOVERY if began < self.highest else OTHER, record)
         if position < self.position:  # the same process has begun again at an earlier step
             self.highest = self.position if math.isnan(self.highest) else max(self.highest, self.position)
-            self.position = position
+            self.position, self.has_run = position, True
 
     def note_reached(self, record: Record) -> None:
         """The last report of an attempt has come after its end was seen."""
@@ -282,12 +286,16 @@ class Account:
         seconds[PRODUCTIVE] += (left_s - unexplained_s) * (1 - lost)
         self._add(seconds, self.row_at)
 
-    @property
-    def wasted_s(self) -> float:
-        """In which the job held what it has for nothing."""
-        spent = self.spent()
-        return sum([spent[kind] for kind in WASTED])
+    # --- what is read
 
     def spent(self) -> Seconds:
         """In all, with what is not settled."""
         return [one + other for one, other in zip(self.ledger.whole, self.tail or none(), strict=True)]
+
+    def show(self) -> None:
+        """Count what is not settled in the ledger. Nothing may be settled after it."""
+        if self.mode == PREPARING:
+            self.prepared_s += sum(self.tail)
+        if self.tail:
+            self.ledger.show(self.tail)
+        self.tail = []

@@ -10,6 +10,7 @@ from .account import (
     DOWN,
     ENDED,
     PLACED,
+    PREPARING,
     RUNNING,
     UNKNOWN,
     WAITING,
@@ -17,7 +18,7 @@ from .account import (
 )
 from .evidence import WARM_ROWS, checksum, is_stalled, is_steady, position_of, rows_of
 from .job import Phase
-from .ledger import PRODUCTIVE, QUEUED, Ledger, Seconds, none
+from .ledger import PRODUCTIVE, QUEUED, RECOVERY, STARTING, WASTED, Ledger, Seconds, none
 from .observation import Addition
 from .record import Record
 from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head
@@ -110,15 +111,14 @@ def reckon_until(account: Account, record: Record, now: datetime) -> None:
             account.tail = tail
 
 
-def read_goodput(saved: bytes) -> tuple[Ledger, int] | None:
-    """The sums of a document's account, and the kind of what goes on; None where there is none."""
+def read_goodput(saved: bytes) -> Account | None:
+    """A document's account, with what was not settled in its ledger; None where there is none."""
     try:
         account = load_account(saved)
     except UNREADABLE_ACCOUNT:
         return None
-    if account.tail:
-        account.ledger.show(account.tail)
-    return account.ledger, account.doing
+    account.show()
+    return account
 
 
 def sums_until(
@@ -128,17 +128,27 @@ def sums_until(
 
     `is_over`: the job has ended. Of another one the time since its account counts as what it did then.
     """
-    found = read_goodput(saved)
-    if found is None:
+    account = read_goodput(saved)
+    if account is None:
         return None
-    ledger, current = found
+    ledger = account.ledger
     if not is_over and until > ledger.until:
         seconds = none()
-        seconds[current] = until - ledger.until
+        seconds[account.doing] = until - ledger.until
         ledger.show(seconds)
     if window == "whole":
         return ledger.whole
     return ledger.hour(until) if window == "hour" else ledger.day(until)
+
+
+def wasted(account: Account) -> dict[int, float]:
+    """Seconds by kind in which the job held what it has for nothing."""
+    spent = account.spent()
+    found = {kind: spent[kind] for kind in WASTED}
+    prepared_s = account.prepared_s + (sum(account.tail) if account.mode == PREPARING else 0.0)
+    for kind in (STARTING, RECOVERY):  # after a suspension initializers run again
+        found[kind], prepared_s = max(0.0, found[kind] - prepared_s), max(0.0, prepared_s - found[kind])
+    return found
 
 
 def goodput(seconds: Sequence[float]) -> float | None:
@@ -196,14 +206,14 @@ def _facts(account: Account, record: Record, now: datetime) -> Iterator[_Fact]:
         if mode != RUNNING:  # all that is known: it runs elsewhere
             mode = RUNNING
             yield mode, now_s, checksum(record.attempt)
-    elif (mode == PLACED and phase is Phase.PENDING) or (
+    elif (mode in (PLACED, PREPARING) and phase is Phase.PENDING) or (
         mode == RUNNING and phase in (Phase.PENDING, Phase.INITIALIZING)
     ):
         # Its pod is gone. How the attempt before ended may be all that was seen.
         mode = DOWN if mode == RUNNING or account.has_run else WAITING
         yield mode, ended_at if ended_at > account.row_at else now_s, None
     if phase is Phase.INITIALIZING and mode == WAITING:
-        yield PLACED, now_s, None
+        yield PREPARING, now_s, None
     elif phase is Phase.SUSPENDED and mode != WAITING:
         yield WAITING, _seconds(job.suspension_changed_at, now_s), None
     elif phase.is_final:

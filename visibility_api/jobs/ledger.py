@@ -1,7 +1,7 @@
 """Where the time of a job went: seconds by kind, over its whole life, its last hour and its last day.
 
 The kinds are disjoint and sum to the time that has passed. The last hour is kept in intervals of ten minutes,
-the day before it in intervals of three hours; of the oldest one its share counts. Pure: times are given to
+the day before it in intervals of four hours; of the oldest one its share counts. Pure: times are given to
 it, as seconds since 1970 by our clock.
 """
 
@@ -43,7 +43,7 @@ MARKED = (DATA_LOADING, CHECKPOINT_SAVE, CHECKPOINT_RESTORE, EVALUATION)  # only
 WASTED = (STARTING, LOST_PROGRESS, RECOVERY, STALLED)  # held for nothing
 
 HOUR_S, DAY_S = 3600.0, 86400.0
-FINE_S, COARSE_S = 600, 10800  # the intervals of the last hour, and of the day before it
+FINE_S, COARSE_S = 600, 14400  # the intervals of the last hour, and of the day before it
 MOST_S = 2.0**34  # no time is later: of the year 2514
 
 Seconds = list[float]  # by kind, as long as KINDS
@@ -51,13 +51,37 @@ Seconds = list[float]  # by kind, as long as KINDS
 _UNITS = 4  # in a second: an interval that is complete is kept in quarters, as 16 bits
 _FINE = int(HOUR_S) // FINE_S
 _MOST = 2**16 - 1
-_SLOTS = 16  # more than there are intervals of a kind at one time: an index is kept modulo this
-_TOTAL, _PART, _KEPT = struct.Struct("<Bd"), struct.Struct("<Bf"), struct.Struct("<BH")
-_TIMES = struct.Struct("<dd")
+_TIMES, _BITS = struct.Struct("<dd"), struct.Struct("<H")
+# Of a kind: its number, and a bit for each interval in which there was some: 8 of the hour, 16 of the day.
+_INTERVALS, _KIND_PLACE, _DAY_PLACE = struct.Struct("<I"), 24, 8
+_PLACES = 2**_KIND_PLACE - 1
 
 
 def none() -> Seconds:
     return [0.0] * len(KINDS)
+
+
+def pack(values: Sequence[float], form: str) -> bytes:
+    """At most 16 values: a bit for each that is not 0, then these in the `form` of `struct`."""
+    bits, some = 0, []
+    for place, each in enumerate(values):
+        if each:
+            bits |= 1 << place
+            some.append(each)
+    return struct.pack(f"<H{len(some)}{form}", bits, *some)
+
+
+def unpack(saved: bytes, at: int, length: int, form: str) -> tuple[Seconds, int]:
+    """The values that are packed there, and where they end. Raises ValueError or struct.error."""
+    (bits,) = _BITS.unpack_from(saved, at)
+    if bits >> length:
+        raise ValueError(saved)
+    layout = f"<{bits.bit_count()}{form}"
+    values, some = [0.0] * length, iter(struct.unpack_from(layout, saved, at + _BITS.size))
+    for place in range(bits.bit_length()):
+        if bits >> place & 1:
+            values[place] = next(some)
+    return values, at + _BITS.size + struct.calcsize(layout)
 
 
 def _in_quarters(seconds: Sequence[float]) -> Seconds:
@@ -180,54 +204,59 @@ class Ledger:
     # --- as bytes: most kinds are 0, so those that are not are kept
 
     def save(self) -> bytes:
-        parts = [_TIMES.pack(self.began, self.until)]
-        for pack, sums in ((_TOTAL.pack, self.whole), (_PART.pack, self._current)):
-            some = [pack(kind, each) for kind, each in enumerate(sums) if each]
-            parts += [len(some).to_bytes(1), *some]
-        if self._packed:
-            return b"".join([*parts, self._packed])
-        for intervals in (self._fine, self._coarse):
-            rows = [
-                _KEPT.pack(index % _SLOTS << 4 | kind, min(_MOST, round(_UNITS * each)))
-                for index, sums in intervals.items()
-                for kind, each in enumerate(sums)
-                if each
-            ]
-            parts += [len(rows).to_bytes(1), *rows]
-        return b"".join(parts)
+        times = _TIMES.pack(self.began, self.until)
+        return b"".join((times, pack(self.whole, "d"), pack(self._current, "f"), self._pack_intervals()))
 
     @classmethod
     def load(cls, saved: bytes) -> Ledger:
-        """What `save` returned. Raises ValueError, IndexError or struct.error for anything else."""
+        """What `save` returned. Raises ValueError or struct.error for anything else."""
         began, until = _TIMES.unpack_from(saved)
         if not (0 <= began <= until <= MOST_S):  # NaN too
             raise ValueError(saved)
         ledger = cls(began)
         ledger.until = ledger._settled = until
-        at = _TIMES.size
-        for form, sums in ((_TOTAL, ledger.whole), (_PART, ledger._current)):
-            count, at = saved[at], at + 1
-            for kind, each in form.iter_unpack(saved[at : at + count * form.size]):
-                if not 0 <= each <= MOST_S:
-                    raise ValueError(saved)
-                sums[kind] = each
-            at += count * form.size
-        packed = ledger._packed = saved[at:]
-        fine = packed[0] * _KEPT.size
-        if len(packed) != 2 + fine + packed[1 + fine] * _KEPT.size:
+        ledger.whole, at = unpack(saved, _TIMES.size, len(KINDS), "d")
+        ledger._current, at = unpack(saved, at, len(KINDS), "f")
+        sums = (*ledger.whole, *ledger._current)
+        if not (min(sums) >= 0 and max(sums) <= MOST_S and sum(sums) >= 0):  # NaN is not
             raise ValueError(saved)
+        packed, at = saved[at:], 0
+        while at < len(packed):
+            (head,) = _INTERVALS.unpack_from(packed, at)
+            at += _INTERVALS.size + 2 * (head & _PLACES).bit_count()
+        if at != len(packed):
+            raise ValueError(saved)
+        ledger._packed = packed
         return ledger
+
+    def _pack_intervals(self) -> bytes:
+        if self._packed:
+            return self._packed
+        kinds: dict[int, tuple[int, list[int]]] = {}
+        for first, size, intervals in ((0, FINE_S, self._fine), (_DAY_PLACE, COARSE_S, self._coarse)):
+            latest = int(self._settled // size)
+            for index in sorted(intervals, reverse=True):
+                for kind, each in enumerate(intervals[index]):
+                    if each:
+                        bits, units = kinds.get(kind, (kind << _KIND_PLACE, []))
+                        units.append(min(_MOST, round(_UNITS * each)))
+                        kinds[kind] = bits | 1 << first + latest - index, units
+        return b"".join([struct.pack(f"<I{len(units)}H", bits, *units) for bits, units in kinds.values()])
 
     def _unpack(self) -> None:
         packed, at = self._packed, 0
-        if not packed:
-            return
         self._packed = b""
-        for size, intervals in ((FINE_S, self._fine), (COARSE_S, self._coarse)):
-            count, at = packed[at], at + 1
-            latest = int(self._settled // size)
-            for slot, units in _KEPT.iter_unpack(packed[at : at + count * _KEPT.size]):
-                index = latest - (latest - (slot >> 4)) % _SLOTS
-                if slot & 15 <= OTHER:  # else somebody has made it up
-                    intervals.setdefault(index, none())[slot & 15] = units / _UNITS
-            at += count * _KEPT.size
+        while at < len(packed):
+            (head,) = _INTERVALS.unpack_from(packed, at)
+            kind, bits = head >> _KIND_PLACE, head & _PLACES
+            units = iter(struct.unpack_from(f"<{bits.bit_count()}H", packed, at + _INTERVALS.size))
+            at += _INTERVALS.size + 2 * bits.bit_count()
+            for place in range(bits.bit_length()):
+                if bits >> place & 1 and kind <= OTHER:  # else somebody has made it up
+                    self._interval(place)[kind] = next(units) / _UNITS
+
+    def _interval(self, place: int) -> Seconds:
+        """Of the last ones, by its place in what is packed."""
+        if place < _DAY_PLACE:
+            return self._fine.setdefault(int(self._settled // FINE_S) - place, none())
+        return self._coarse.setdefault(int(self._settled // COARSE_S) + _DAY_PLACE - place, none())

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 from visibility_api.reports.fields import MAX_INTEGER
 
-from .account import ENDED, Account
+from .account import PREPARING, Account
 from .evidence import UNITS, WARM_ROWS
-from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger
+from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger, pack, unpack
 
 UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)  # what `load_account` raises
 
-_FORM = 1
-_HEAD = struct.Struct("<B4d3f2I6B")
-_PART = struct.Struct("<Bf")  # the place of a value that is not 0, and the value
+_FORM = 2
+_HEAD = struct.Struct("<B2d2f2I6B")
+_BEFORE = struct.Struct("<d")  # of one that has run before: `highest`
+_FIRST_STEPS = struct.Struct("<2d")  # until what a step takes is known: `base`, `least`
 
 
 class Head(NamedTuple):
@@ -26,11 +26,8 @@ class Head(NamedTuple):
     form: int
     row_at: float
     position: float
-    base: float
-    highest: float
     usual: float
     deviation: float
-    least: float
     pod: int
     run: int
     mode: int
@@ -45,8 +42,13 @@ _fields = attrgetter(*Head._fields[1:])
 
 
 def save_account(account: Account) -> bytes:
-    head = _HEAD.pack(_FORM, *_fields(account))
-    return b"".join((head, *_pack(account.given), *_pack(account.tail), account.ledger.save()))
+    parts = [_HEAD.pack(_FORM, *_fields(account))]
+    if account.has_run:
+        parts.append(_BEFORE.pack(account.highest))
+    if account.warm < WARM_ROWS:
+        parts.append(_FIRST_STEPS.pack(account.base, account.least))
+    parts += (pack((*account.given, account.prepared_s), "f"), pack(account.tail, "f"), account.ledger.save())
+    return b"".join(parts)
 
 
 def read_head(saved: bytes) -> Head:
@@ -56,14 +58,22 @@ def read_head(saved: bytes) -> Head:
 
 def load_account(saved: bytes) -> Account:
     """What `save_account` returned. Raises UNREADABLE_ACCOUNT for anything else."""
-    given, at = _unpack(saved, _HEAD.size, len(MARKED))
-    tail, at = _unpack(saved, at, len(KINDS))
-    account = Account(Ledger.load(saved[at:]))
-    account.given, account.tail = given, tail if any(tail) else []
     form, *numbers = _HEAD.unpack_from(saved)
+    at = _HEAD.size
+    account = Account(Ledger(0.0))
     for name, value in zip(Head._fields[1:], numbers, strict=True):
         setattr(account, name, value)
-    times = (account.row_at, account.usual, account.deviation, *account.given, *tail)
+    if account.has_run:
+        (account.highest,) = _BEFORE.unpack_from(saved, at)
+        at += _BEFORE.size
+    if account.warm < WARM_ROWS:
+        account.base, account.least = _FIRST_STEPS.unpack_from(saved, at)
+        at += _FIRST_STEPS.size
+    (*account.given, account.prepared_s), at = unpack(saved, at, len(MARKED) + 1, "f")
+    tail, at = unpack(saved, at, len(KINDS), "f")
+    account.tail = tail if any(tail) else []
+    account.ledger = Ledger.load(saved[at:])
+    times = (account.row_at, account.usual, account.deviation, account.prepared_s, *account.given, *tail)
     is_possible = (
         form == _FORM
         and min(times) >= 0
@@ -72,23 +82,9 @@ def load_account(saved: bytes) -> Account:
         and account.least > 0
         and not (abs(account.position) > MAX_INTEGER or abs(account.highest) > MAX_INTEGER)
         and not abs(account.base) > MAX_INTEGER
-        and (account.mode <= ENDED and account.unit < len(UNITS))
+        and (account.mode <= PREPARING and account.unit < len(UNITS))
         and (account.warm <= WARM_ROWS and account.doing <= OTHER)
     )
     if not is_possible:
         raise ValueError(saved)
     return account
-
-
-def _pack(values: Sequence[float]) -> list[bytes]:
-    """Those that are not 0."""
-    parts = [_PART.pack(place, each) for place, each in enumerate(values) if each]
-    return [len(parts).to_bytes(1), *parts]
-
-
-def _unpack(saved: bytes, at: int, length: int) -> tuple[list[float], int]:
-    """The values that are packed there, and where they end."""
-    values, end = [0.0] * length, at + 1 + saved[at] * _PART.size
-    for place, each in _PART.iter_unpack(saved[at + 1 : end]):
-        values[place] = each
-    return values, end

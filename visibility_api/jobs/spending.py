@@ -45,11 +45,11 @@ def _find_low_goodput(record: Record, _now: datetime) -> Found | None:
         return None
     if record.job.phase is Phase.SUSPENDED or record.job.phase.is_final:
         return ("False", NOT_TRAINING, PLAIN) if is_held(record, "LowGoodput") else None
-    found = read_goodput(record.account)
-    if found is None or found[0].until - found[0].began < thresholds.goodput_window_s:
+    account = read_goodput(record.account)
+    if account is None or account.ledger.until - account.ledger.began < thresholds.goodput_window_s:
         return None
     is_day = thresholds.goodput_window_s == DAY_S
-    seconds = found[0].day() if is_day else found[0].hour()
+    seconds = account.ledger.day() if is_day else account.ledger.hour()
     share = goodput(seconds)
     if share is None:  # it was queued all the time
         return None
@@ -105,8 +105,8 @@ def at_risk_after_s(record: Record) -> float:
     if named_s is not None:
         return named_s
     longest_s = record.checkpoint.longest_s if record.checkpoint is not None else 0.0
-    found = read_goodput(record.account)
-    ran_s = sum(found[0].whole) - found[0].whole[QUEUED] if found is not None else 0.0
+    account = read_goodput(record.account)
+    ran_s = sum(account.ledger.whole) - account.ledger.whole[QUEUED] if account is not None else 0.0
     return max(AT_RISK_LEAST_S, AT_RISK_SHARE * ran_s, AT_RISK_PAUSES * longest_s)
 
 

@@ -20,7 +20,7 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
-from .goodput import account_of, goes_on, reckon_until
+from .goodput import account_of, goes_on, reckon_until, wasted
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
@@ -225,11 +225,11 @@ class Tracker:
         goodput = record.account
         if account is not None:
             reckon_until(account, record, now)
-            record.wasted_s, goodput = account.wasted_s, save_account(account)
+            record.wasted_s, goodput = sum(wasted(account).values()), save_account(account)
             if account.is_changed:
                 record.account = goodput
         elif record.wasted_s is None:
-            record.wasted_s = load_account(goodput).wasted_s
+            record.wasted_s = sum(wasted(load_account(goodput)).values())
         summary = summarise(record, now, goodput)
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
             self._watch_end(record, summary.completion_at - PASSING)

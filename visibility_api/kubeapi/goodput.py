@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
 
-from visibility_api.jobs.goodput import goodput, read_goodput, scheduling_goodput
-from visibility_api.jobs.ledger import DAY_S, HOUR_S, KINDS, WASTED
+from visibility_api.jobs.goodput import goodput, read_goodput, scheduling_goodput, wasted
+from visibility_api.jobs.ledger import DAY_S, HOUR_S, KINDS
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.models import v1alpha1
 from visibility_api.models.wire import struct_of
@@ -27,26 +27,26 @@ _FIELDS = [
 
 def encode_goodput(document: JobProgress) -> v1alpha1.Goodput | None:
     """None where nothing is known yet."""
-    found = read_goodput(document.goodput)
-    if found is None:
+    account = read_goodput(document.goodput)
+    if account is None:
         return None
-    ledger, current = found
+    ledger = account.ledger
     number = document.resources.accelerators if document.resources is not None else 0
     lasted_s = ledger.until - ledger.began
     return _Goodput(
         time=whole_second(ledger.until),
-        current=None if document.phase.is_final else KINDS[current],
+        current=None if document.phase.is_final else KINDS[account.doing],
         whole=_window(ledger.whole, number),
         hour=_window(ledger.hour(), number) if lasted_s > HOUR_S else None,
         day=_window(ledger.day(), number) if lasted_s > DAY_S else None,
-        wasted_message=_describe_waste(ledger.whole) or None,
+        wasted_message=_describe_waste(wasted(account)) or None,
     )
 
 
 def goodput_cell(document: JobProgress) -> str | None:
     """Such as 83%."""
-    found = read_goodput(document.goodput)
-    share = None if found is None else goodput(found[0].whole)
+    account = read_goodput(document.goodput)
+    share = None if account is None else goodput(account.ledger.whole)
     return None if share is None else f"{100 * share:.0f}%"
 
 
@@ -68,9 +68,9 @@ def encode_window(
     )
 
 
-def _describe_waste(seconds: Sequence[float]) -> str:
+def _describe_waste(seconds: Mapping[int, float]) -> str:
     """Such as "Stalled 2h, Recovery 90s"."""
-    parts = [(round(seconds[kind]), KINDS[kind]) for kind in WASTED if seconds[kind] >= 0.5]
+    parts = [(round(some), KINDS[kind]) for kind, some in seconds.items() if some >= 0.5]
     return ", ".join([f"{kind} {duration(some)}" for some, kind in sorted(parts, reverse=True)])
 
 
