@@ -7,9 +7,16 @@ from .marks import SAVE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Optional, Type
+    from typing import Any, Optional, Protocol, Type
 
-    from .reporter import Reporter
+    from .live_run import LiveRun
+
+    class HasRun(Protocol):
+        """A reporter, as far as sections and waits need it."""
+
+        _run: LiveRun
+
+        def checkpointed(self, step: Optional[int] = None) -> None: ...
 
 
 class Section:
@@ -17,7 +24,7 @@ class Section:
 
     __slots__ = ("_futures", "_kind", "_open", "_reporter", "_step")
 
-    def __init__(self, reporter: Reporter, kind: int, step: Optional[int] = None) -> None:
+    def __init__(self, reporter: HasRun, kind: int, step: Optional[int] = None) -> None:
         self._reporter = reporter
         self._kind = kind
         self._step = step

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator, Optional
 
     from .marks import Marks
-    from .reporter import Reporter
+    from .sections import HasRun
 
 QUICK_S = 0.001  # a step, below which not each is measured
 PAUSE_S = 0.02  # a longer wait stands for itself alone
@@ -68,7 +68,7 @@ class Waits:
 
     __slots__ = ("_iterable", "_iterator", "_reporter")
 
-    def __init__(self, reporter: Reporter, iterable: Iterable[Any]) -> None:
+    def __init__(self, reporter: HasRun, iterable: Iterable[Any]) -> None:
         self._reporter = reporter
         self._iterable = iterable
         self._iterator: Optional[Iterator[Any]] = None
@@ -103,7 +103,7 @@ class _Items:
 
     __slots__ = ("_items", "_meter", "_reporter")
 
-    def __init__(self, reporter: Reporter, items: Iterator[Any], meter: Meter) -> None:
+    def __init__(self, reporter: HasRun, items: Iterator[Any], meter: Meter) -> None:
         self._reporter = reporter
         self._items = items
         self._meter = meter
