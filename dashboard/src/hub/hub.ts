@@ -7,8 +7,8 @@
 import { clockAheadMs } from "../api/clock";
 import { keyOf } from "../model/job";
 import type { Feed, Subscriber } from "./feed";
-import { JobFeed, type JobNews } from "./job-feed";
-import { ListFeed } from "./list-feed";
+import { JobFeed } from "./job-feed";
+import { ListFeed, type JobNews } from "./list-feed";
 import type { FromHub, News, ToHub, Wish } from "./messages";
 
 const TICK_MS = 5000;

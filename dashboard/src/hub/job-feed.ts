@@ -8,13 +8,11 @@ import type { JobDocument, ObjectMeta } from "../api/types";
 import { isOlder } from "../api/version";
 import { Watch, type Link } from "../api/watch";
 import { Feed, type Subscriber } from "./feed";
-import type { ListFeed } from "./list-feed";
+import type { JobNews, ListFeed } from "./list-feed";
 import type { Wish } from "./messages";
 
 export type JobWish = Extract<Wish, { what: "job" }>;
 export type Source = ListFeed | "watch" | "poll";
-/** What a list tells of one job. */
-export type JobNews = { readonly document: JobDocument } | { readonly gone: ObjectMeta };
 
 const POLL_MS = 5000; // of a job that is seen
 const POLL_UNSEEN_MS = 60_000;

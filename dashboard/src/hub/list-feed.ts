@@ -2,11 +2,10 @@
 
 import { resourcePath, withQuery } from "../api/address";
 import { getJson } from "../api/http";
-import type { JobDocument } from "../api/types";
+import type { JobDocument, ObjectMeta } from "../api/types";
 import { Watch } from "../api/watch";
 import { keyOf, toJob, type Job } from "../model/job";
 import { Feed, type Subscriber } from "./feed";
-import type { JobNews } from "./job-feed";
 import type { Wish } from "./messages";
 
 const CHUNK = 250; // jobs a message: a tab takes it over within a few milliseconds
@@ -16,6 +15,9 @@ const ALL = "trainingjobs";
 const TRAINJOBS = "trainjobs"; // where the server has no list of all kinds, or the viewer no right to it
 
 export type ListWish = Extract<Wish, { what: "list" }>;
+
+/** What a list tells of one job. */
+export type JobNews = { readonly document: JobDocument } | { readonly gone: ObjectMeta };
 
 export class ListFeed extends Feed {
   watch: Watch;
