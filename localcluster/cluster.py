@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from localcluster.apiserver import ApiServer
-from localcluster.apiserver.identity import User
 from localcluster.apiserver.rbac import MASTERS
 from localcluster.controllers import Controllers, install_runtimes
 from localcluster.kubelet import ADDRESS, Kubelet
@@ -80,11 +79,6 @@ class LocalCluster:
         directory = self.directory / "pki"
         pair = write_pair(directory, name, self.apiserver.client_authority.issue_client(name, groups or []))
         return self._write_kubeconfig(name, _files(pair))
-
-    def add_token_user(self, name: str, groups: list[str] | None = None) -> Path:
-        """A user with a bearer token."""
-        token = self.apiserver.authenticator.add_token(User(name=name, groups=tuple(groups or ())))
-        return self._write_kubeconfig(name, {"token": token})
 
     async def add_service_account(self, name: str, namespace: str, *, lifetime_s: int = 86_400) -> Path:
         """A ServiceAccount (its namespace must exist) and a kubeconfig with a token of it."""

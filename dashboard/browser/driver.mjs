@@ -46,7 +46,6 @@ const DO = {
   attribute: ({ on, name }) => page.locator(on).first().getAttribute(name),
   url: () => page.url(),
   title: () => page.title(),
-  shot: ({ path }) => page.screenshot({ path }).then(() => undefined),
   faults: () => faults,
 };
 

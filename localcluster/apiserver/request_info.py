@@ -33,7 +33,6 @@ class RequestInfo:
     resource: str = ""
     subresource: str = ""
     name: str = ""
-    extra_parts: tuple[str, ...] = ()  # beyond the subresource
 
 
 def is_true(value: str | None) -> bool:
@@ -80,7 +79,6 @@ def parse_request(method: str, raw_path: str, query: Mapping[str, str]) -> Reque
         resource=rest[0],
         name=name,
         subresource=rest[2] if len(rest) > 2 else "",
-        extra_parts=tuple(rest[3:]),
     )
 
 

@@ -149,9 +149,6 @@ class Store:
         for subscription in list(self._subscriptions()):
             subscription.end(expired=expired)
 
-    def watcher_count(self) -> int:
-        return sum(1 for _ in self._subscriptions())
-
     def _subscriptions(self) -> Iterator[Subscription]:
         for collection in self._collections.values():
             yield from collection.subscriptions

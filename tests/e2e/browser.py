@@ -70,9 +70,6 @@ class Browser:
     def title(self) -> str:
         return str(self._do("title"))
 
-    def shot(self, path: Path) -> None:
-        self._do("shot", path=str(path))
-
     def faults(self) -> list[str]:
         """Errors of the page's scripts and of its Content-Security-Policy, of all pages so far."""
         return list(self._do("faults"))

@@ -120,7 +120,7 @@ async def test_closing_ends_a_wait_and_every_later_one(store: MemoryStore) -> No
     assert (await feed.next_batch()).changes == ()
     assert feed.is_closed
     assert not feed.is_cut
-    assert store._of("trainjobs").log.feed_count == 0
+    assert not store._of("trainjobs").log._feeds
 
 
 async def test_watchers_that_come_and_go_while_nothing_changes_leave_nothing(store: MemoryStore) -> None:

@@ -95,7 +95,6 @@ class Lease:
         self._seen_at = 0.0
         self._hurry = asyncio.Event()
         self.fault = ""  # why the Lease cannot be read or written now
-        self.was_tried = False
 
     @property
     def is_held(self) -> bool:
@@ -151,8 +150,6 @@ class Lease:
                 self.fault = fault
                 log.warning("lease cannot be read or written", name=self._name, error=fault)
             return None
-        finally:
-            self.was_tried = True
         self.fault = ""
         return found
 

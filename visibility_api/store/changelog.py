@@ -80,10 +80,6 @@ class ChangeLog:
         """The place after the newest change."""
         return self._first + len(self._changes)
 
-    @property
-    def feed_count(self) -> int:
-        return len(self._feeds)
-
     def append(self, change: Change, *, size_bytes: int) -> None:
         """Adds the newest change; drops the oldest ones when a bound is reached."""
         self._changes.append(change)

@@ -141,11 +141,6 @@ class Selection:
         return not self.labels.terms and not self.fields.terms
 
     @property
-    def names_one(self) -> bool:
-        """At most one object of each namespace can match."""
-        return self.fields.required("metadata.name") is not None
-
-    @property
     def matched_at_once(self) -> int:
         """The number of documents that are matched in half a millisecond; then other tasks run."""
         return _TERMS_AT_ONCE // max(4, len(self.labels.terms) + len(self.fields.terms))
