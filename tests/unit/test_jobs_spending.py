@@ -145,6 +145,19 @@ def test_a_marked_evaluation_does_not_stall_and_has_an_end() -> None:
         assert run.made.condition("Stalled") == ("False", "Advancing")
 
 
+@pytest.mark.parametrize("kind", ["evaluation", "checkpointSave"])
+def test_a_section_that_is_over_was_no_stall_though_no_step_has_followed_yet(kind: str) -> None:
+    run = Run()
+    run.train(3600)
+    run.tell(marks=marked(kind, run.now_s))
+    run.wait(3000)
+    run.tell(marks=marked(**{kind: 3000.0}))
+    assert run.made.condition("Stalled") == ("False", "Advancing")
+    for _ in range(10):
+        run.wait(60)
+    assert run.made.condition("Stalled")[0] == "True"
+
+
 @pytest.mark.parametrize(("kind", "after"), [("checkpointSave", "2h"), ("dataLoading", "5m")])
 def test_a_stall_in_a_marked_section_says_which(kind: str, after: str) -> None:
     run = Run()

@@ -144,6 +144,8 @@ class Account:
             kind = OTHER
         elif is_stalled(record):
             kind = STALLED
+        elif self.warm == 1:
+            pass  # it has told where it begins: no step is seen yet
         elif since_s > record.fresh_limit_s:
             kind = OTHER
         else:

@@ -75,7 +75,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         """The pace after one more report. `waited_s`: by our clock it took no longer since the one that moved
         last. `is_next`: no report between the two was missed, as far as is known."""
         unit, position = _position(report)
-        at, marked_s = report.timestamp, sum(report.marks.spent_s[1:])  # without what is spent in a loader
+        at, marked_s = report.timestamp, _marked_s(report)
         if position is None or at is None:
             return self
         if self.position is None or self.at is None or unit != self.unit or position < self.position:
@@ -116,7 +116,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
         # Else the run may have moved all the time: that was no pause of its own unless it came far less far.
         is_gap = is_next or self.per_second is None or rate < self.per_second / 2
         is_gap = is_gap and self.samples != b""  # start-up comes once: it is no pause
-        gap_s = elapsed_s - max(0.0, marked_s - self.marked_s)
+        gap_s = elapsed_s - self.marked_since_s(report)
         longest_gap_s = max(self.longest_gap_s, gap_s) if is_gap else self.longest_gap_s
         pauses, paused_s = self._with_pause(position, elapsed_s)
         at_s, spacing_s, samples = (at - self.origin).total_seconds() - paused_s, self.spacing_s, self.samples
@@ -159,6 +159,10 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False)
             if paused_s > max(PAUSE_LEAST_S, PAUSE_UNITS * unit_s):
                 pauses = (pauses or Pauses(0, 0.0, before, before)).and_one(before, paused_s)
         return pauses, pauses.seconds if pauses is not None else 0.0
+
+    def marked_since_s(self, report: Progress) -> float:
+        """Seconds of evaluations and checkpoints that are over, after the last advance until this report."""
+        return max(0.0, _marked_s(report) - self.marked_s)
 
     @property
     def start_up_s(self) -> float:
@@ -232,6 +236,11 @@ def _is_start(report: Progress, position: float) -> bool:
         and report.timestamp is not None
         and (report.timestamp - report.started_at).total_seconds() < STARTED_S
     )
+
+
+def _marked_s(report: Progress) -> float:
+    """Seconds of all sections that are over but those of its loader, which belong to its steps."""
+    return sum(report.marks.spent_s[1:])
 
 
 def _position(report: Progress) -> tuple[str, float | None]:

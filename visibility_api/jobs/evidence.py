@@ -65,7 +65,10 @@ def begin_marked(marked: Seconds, at: float, record: Record, base: float, positi
 
 
 def is_stalled(record: Record) -> bool:
-    return any(each.type == "Stalled" and each.status == "True" for each in record.conditions)
+    for each in record.conditions:  # the first ones
+        if each.type == "Stalled":
+            return each.status == "True"
+    return False
 
 
 def checksum(text: str) -> int:

@@ -23,38 +23,49 @@ from .observation import Addition
 from .record import Record
 from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head
 
-SETTLED_S = 40.0  # usual steps are settled together, so long after the last ones at most
+SETTLED_S = 100.0  # usual steps are settled together, so long after the last ones at most
 
 
-def goes_on(record: Record) -> bool:
-    """Whether all that has come is one more report of usual steps, shortly after the last that were settled:
-    its account can wait, as nothing but the end of a last step would change.
+def goes_on(record: Record, now: datetime) -> bool:
+    """Whether all that has come is at most one more report of usual steps, shortly after the last that were
+    settled: its account can wait, as nothing but the end of a last step would change.
 
     This follows from what is stored and the report alone, so every process decides alike.
     """
-    if len(record.points) != 1 or is_stalled(record) or not record.account:
+    report, job = record.report, record.job
+    if len(record.points) > 1 or report is None or record.moved_at is None:
         return False
-    addition, report, job = record.points[0], record.report, record.job
-    head = read_head(record.account)
+    try:
+        head = read_head(record.account)
+    except UNREADABLE_ACCOUNT:
+        return False
+    attempt, reached_at = record.attempt, now
+    for addition in record.points:
+        attempt, reached_at = addition.attempt, addition.reported_at
     unit, position = position_of(report)
-    took_s = addition.reported_at.timestamp() - head.row_at
+    took_s = reached_at.timestamp() - head.row_at
     return (
         head.mode == RUNNING
-        and checksum(addition.attempt) == head.run
-        and record.attempts[:1] == (addition.attempt,)
+        and checksum(attempt) == head.run
+        and record.attempts[:1] == (attempt,)
         and job.phase is Phase.RUNNING
         and job.rank0 is not None
         and job.rank0.is_running
-        and report is not None
         and report.marks.section is None
         and not report.is_final
         and position is not None
         and unit == head.unit
         and not head.fruitless
+        and head.warm == WARM_ROWS
         and 0 < took_s < SETTLED_S
-        and position > head.position
-        # Between two steps, a report comes as much later as the one that goes on.
-        and is_steady(head.warm, head.usual, position - head.position + 1, took_s)
+        and not is_stalled(record)
+        and (
+            # Between two steps, a report comes as much later as the one that goes on.
+            position > head.position
+            and is_steady(head.warm, head.usual, position - head.position + 1, took_s)
+            if record.points
+            else position >= head.position and (now - record.moved_at).total_seconds() <= record.fresh_limit_s
+        )
     )
 
 
@@ -141,8 +152,10 @@ def sums_until(
     return ledger.hour(until) if window == "hour" else ledger.day(until)
 
 
-def wasted(account: Account) -> dict[int, float]:
+def wasted(account: Account | None) -> dict[int, float]:
     """Seconds by kind in which the job held what it has for nothing."""
+    if account is None:
+        return {}
     spent = account.spent()
     found = {kind: spent[kind] for kind in WASTED}
     prepared_s = account.prepared_s + (sum(account.tail) if account.mode == PREPARING else 0.0)

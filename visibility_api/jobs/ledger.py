@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 
 KINDS = (
@@ -74,14 +75,21 @@ def pack(values: Sequence[float], form: str) -> bytes:
 def unpack(saved: bytes, at: int, length: int, form: str) -> tuple[Seconds, int]:
     """The values that are packed there, and where they end. Raises ValueError or struct.error."""
     (bits,) = _BITS.unpack_from(saved, at)
+    layout, places = _layout(bits, form)
+    at += _BITS.size
+    values = [0.0] * length
     if bits >> length:
         raise ValueError(saved)
-    layout = f"<{bits.bit_count()}{form}"
-    values, some = [0.0] * length, iter(struct.unpack_from(layout, saved, at + _BITS.size))
-    for place in range(bits.bit_length()):
-        if bits >> place & 1:
-            values[place] = next(some)
-    return values, at + _BITS.size + struct.calcsize(layout)
+    for place, each in zip(places, layout.unpack_from(saved, at), strict=True):
+        values[place] = each
+    return values, at + layout.size
+
+
+@lru_cache(maxsize=1024)  # jobs spend their time on few sets of kinds
+def _layout(bits: int, form: str) -> tuple[struct.Struct, tuple[int, ...]]:
+    """Of so many values, and their places."""
+    places = tuple([place for place in range(bits.bit_length()) if bits >> place & 1])
+    return struct.Struct(f"<{len(places)}{form}"), places
 
 
 def _in_quarters(seconds: Sequence[float]) -> Seconds:
@@ -248,12 +256,11 @@ class Ledger:
         self._packed = b""
         while at < len(packed):
             (head,) = _INTERVALS.unpack_from(packed, at)
-            kind, bits = head >> _KIND_PLACE, head & _PLACES
-            units = iter(struct.unpack_from(f"<{bits.bit_count()}H", packed, at + _INTERVALS.size))
-            at += _INTERVALS.size + 2 * bits.bit_count()
-            for place in range(bits.bit_length()):
-                if bits >> place & 1 and kind <= OTHER:  # else somebody has made it up
-                    self._interval(place)[kind] = next(units) / _UNITS
+            kind, (layout, places) = head >> _KIND_PLACE, _layout(head & _PLACES, "H")
+            for place, units in zip(places, layout.unpack_from(packed, at + _INTERVALS.size), strict=True):
+                if kind <= OTHER:  # else somebody has made it up
+                    self._interval(place)[kind] = units / _UNITS
+            at += _INTERVALS.size + layout.size
 
     def _interval(self, place: int) -> Seconds:
         """Of the last ones, by its place in what is packed."""

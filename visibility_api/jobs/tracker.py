@@ -20,14 +20,14 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
-from .goodput import account_of, goes_on, reckon_until, wasted
+from .goodput import account_of, goes_on, read_goodput, reckon_until, wasted
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
 from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
-from .saved_account import load_account, save_account
+from .saved_account import save_account
 from .summary import JobProgress
 from .training_health import gather
 
@@ -219,7 +219,7 @@ class Tracker:
         record.is_watched = not unwatched or (
             (ref.resource, None) not in unwatched and (ref.resource, ref.namespace) not in unwatched
         )
-        account = account_of(record, now) if not goes_on(record) else None
+        account = account_of(record, now) if not goes_on(record, now) else None
         record.conditions = evaluate(record, now)
         record.holding = hold(record.holding, record.job, record.last_run(), now)
         goodput = record.account
@@ -229,7 +229,7 @@ class Tracker:
             if account.is_changed:
                 record.account = goodput
         elif record.wasted_s is None:
-            record.wasted_s = sum(wasted(load_account(goodput)).values())
+            record.wasted_s = sum(wasted(read_goodput(goodput)).values())
         summary = summarise(record, now, goodput)
         if summary.completion_at is not None and (summary.remaining_s or 0) <= _REFRESH_S:
             self._watch_end(record, summary.completion_at - PASSING)

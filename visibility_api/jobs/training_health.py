@@ -66,7 +66,9 @@ def stalled_after_s(record: Record, report: Progress) -> float:
     named_s = record.job.hints.thresholds.stalled_after_s
     if named_s is not None:
         return max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
-    usual_s = max(longest_pause_s(record.pace, report), section_s(report))
+    usual_s = max(longest_pause_s(record.pace, report), section_s(report)) + record.pace.marked_since_s(
+        report
+    )
     return max(usual_s, STALL_INTERVALS * record.interval_s)
 
 
