@@ -20,12 +20,14 @@ from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument
 
+from .client_models import client_models
 from .paths import parameters, paths, refusals
 from .push import push_document
 from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
 
 FOLDER = Path(__file__).parents[1] / "openapi"
+CLIENT = Path(__file__).parents[1] / "reporter/trainjob_client/models.py"
 DOCUMENT = "progress-document.schema.json"
 _SECURITY = {
     "BearerToken": {
@@ -87,3 +89,4 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
 if __name__ == "__main__":
     for _name, _body in published(ALL_RESOURCES).items():
         (FOLDER / _name).write_bytes(_body)
+    CLIENT.write_bytes(client_models())

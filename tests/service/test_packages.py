@@ -107,11 +107,11 @@ def server(copy: Path) -> Wheel:
     return build(copy)
 
 
-def test_the_reporters_wheel_is_the_reporter_and_requires_nothing(reporter: Wheel) -> None:
+def test_the_reporters_wheel_has_the_client_as_well_and_requires_nothing(reporter: Wheel) -> None:
     assert reporter.metadata["Name"] == "trainjob-progress"
     assert reporter.metadata["Requires-Python"] == ">=3.9"
-    assert reporter.files == files_of(REPORTER / "trainjob_progress")
-    assert "trainjob_progress/py.typed" in reporter.files
+    assert reporter.files == files_of(REPORTER / "trainjob_progress") | files_of(REPORTER / "trainjob_client")
+    assert {"trainjob_progress/py.typed", "trainjob_client/py.typed"} <= reporter.files
     assert reporter.requirements == []
     assert "entry_points.txt" not in reporter.info
 

@@ -1,0 +1,114 @@
+"""How requests reach the API server: TLS, proxies, headers, for httpx."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+import httpx
+
+from .credentials import CredentialSource, authority
+from .errors import ConfigError
+from .kubeconfig import Context
+
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+USER_AGENT = "trainjob-progress"
+
+
+class Connection:
+    """What the two clients, with and without async, have in common: how a request looks for this context."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        headers: Optional[Mapping[str, str]] = None,
+        timeout_s: Optional[float] = None,
+    ) -> None:
+        self.context = context
+        self.credentials = CredentialSource(context)
+        self._headers = [*_impersonation(context.user), *(headers or {}).items()]
+        self._tls: Optional[ssl.SSLContext] = None
+        self._certificate: Optional[Tuple[bytes, bytes]] = None
+        self._timeout = TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+
+    def prepare(self) -> bool:
+        """Make credentials and TLS ready; may block. True when connections have to be made anew."""
+        certificate = self.credentials.current().certificate
+        is_new = self._tls is None or certificate != self._certificate
+        if is_new:
+            self._tls, self._certificate = _tls_of(self.context.cluster, certificate), certificate
+        return is_new
+
+    @property
+    def is_due(self) -> bool:
+        """Whether `prepare` has anything to do."""
+        return self._tls is None or self.credentials.is_due
+
+    def arguments(self) -> Dict[str, Any]:
+        """For `httpx.Client` or `httpx.AsyncClient`, after `prepare`."""
+        return {
+            "base_url": self.context.cluster["server"],
+            "verify": self._tls,
+            "proxy": self.context.cluster.get("proxy-url") or None,  # else HTTPS_PROXY and NO_PROXY
+            "timeout": self._timeout,
+            "headers": {"User-Agent": USER_AGENT},
+        }
+
+    def headers(self, accept: str) -> "list[Tuple[str, str]]":
+        """Of one request."""
+        found = [("Accept", accept), *self._headers]
+        authorization = self.credentials.current().authorization
+        if authorization is not None:
+            found.append(("Authorization", authorization))
+        return found
+
+    @property
+    def extensions(self) -> Dict[str, Any]:
+        """`tls-server-name`: the name that is sent, and that the certificate must have."""
+        name = self.context.cluster.get("tls-server-name")
+        return {"sni_hostname": name} if name else {}
+
+
+def _impersonation(user: Mapping[str, Any]) -> "list[Tuple[str, str]]":
+    headers = []
+    if user.get("as"):
+        headers.append(("Impersonate-User", str(user["as"])))
+    if user.get("as-uid"):
+        headers.append(("Impersonate-Uid", str(user["as-uid"])))
+    headers += [("Impersonate-Group", str(each)) for each in user.get("as-groups") or ()]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        headers += [(f"Impersonate-Extra-{key}", str(each)) for each in values]
+    return headers
+
+
+def _tls_of(cluster: Mapping[str, Any], certificate: Optional[Tuple[bytes, bytes]]) -> ssl.SSLContext:
+    try:
+        ca = authority(dict(cluster))
+        made = ssl.create_default_context(cadata=ca.decode() if ca is not None else None)
+        made.verify_flags &= (
+            ~ssl.VERIFY_X509_STRICT
+        )  # Go is not so strict, so clusters have such certificates
+        if cluster.get("insecure-skip-tls-verify"):
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            _load_pair(made, certificate)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"A certificate or key of the kubeconfig is of no use: {error}.") from error
+    return made
+
+
+def _load_pair(context: ssl.SSLContext, pair: Tuple[bytes, bytes]) -> None:
+    """Python reads it from a file only: one that its owner alone may read, for as long as that takes."""
+    descriptor, name = tempfile.mkstemp(prefix="trainjob-client-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pair[0] + b"\n" + pair[1] + b"\n")
+        context.load_cert_chain(name)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)

@@ -1,0 +1,68 @@
+"""A job as the client gives it: the server's document, with what is asked of it most."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+from . import models
+
+FINAL_PHASES = ("Succeeded", "Failed")
+
+
+class Job(models.TrainingJob):
+    """How far one job has come. `status` has all of it; what is not known is None."""
+
+    job_ref: Optional[models.JobReference] = None  # in lists of all kinds
+
+    @property
+    def name(self) -> str:
+        """The job's own name, without the resource before it."""
+        return self.job_ref.name if self.job_ref is not None else self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace or ""
+
+    @property
+    def workload(self) -> str:
+        """The kind of the job itself, such as PyTorchJob."""
+        if self.job_ref is not None:
+            return self.job_ref.kind
+        return self.kind.removesuffix("Progress")
+
+    @property
+    def phase(self) -> str:
+        return self.status.phase
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.phase in FINAL_PHASES
+
+    @property
+    def progress(self) -> Optional[int]:
+        """Percent."""
+        return self.status.progress_percentage
+
+    def condition(self, type_: str) -> Optional[models.Condition]:
+        """By its type, such as Stalled."""
+        return next((each for each in self.status.conditions or () if each.type == type_), None)
+
+    def is_true(self, type_: str) -> bool:
+        """Whether the condition is True."""
+        found = self.condition(type_)
+        return found is not None and found.status == "True"
+
+    def metric(self, name: str) -> Optional[float]:
+        """The last value; NaN and infinities are as reported."""
+        found = next((each.value for each in self.status.metrics or () if each.name == name), None)
+        try:
+            return None if found is None else float(found)
+        except ValueError:
+            return math.nan
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from .notebook import html_of
+
+        return html_of(self)
