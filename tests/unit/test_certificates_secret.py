@@ -140,6 +140,21 @@ async def test_what_others_take_away_is_put_back() -> None:
 
 
 @in_virtual_time
+async def test_the_ca_is_published_soon_after_its_objects_are_there_or_the_right_to_them() -> None:
+    """As `kubectl apply` makes them: the pod may begin before the APIService is there."""
+    cluster = Cluster()
+    cluster.faults[API_SERVICE] = ApiError(404, "NotFound", "apiservices not found")
+    replica = Replica(cluster)
+    async with replica.running():
+        await asyncio.sleep(5)
+        assert "not found" in (replica.secret.fault or "")
+        cluster.faults.clear()
+        await asyncio.sleep(6)
+        assert replica.secret.fault is None
+        assert cluster.published == decode(cluster.kept).bundle
+
+
+@in_virtual_time
 async def test_a_certificate_is_renewed_although_the_ca_cannot_be_published_now() -> None:
     cluster = Cluster()
     replica = Replica(cluster)

@@ -26,6 +26,10 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/trainjob-vi
 EXTENSION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 JOBS = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+AGGREGATE = "rbac.authorization.k8s.io/aggregate-to"
+VIEWER = "trainjob-visibility:viewer"
+ROLES, PAGE = f"{RBAC}/clusterroles", f"{RBAC}/clusterrolebindings/trainjob-visibility:page"
 OURS = Authority("ours")
 
 
@@ -43,6 +47,11 @@ def secret(
     leaf = issuer.issue("server", usages=[SERVER], hosts=hosts, not_before=begins, not_after=NOW + left)
     above = "".join(each.public_bytes(Encoding.PEM).decode() for each in leaf.intermediates)
     return {"data": {"tls.crt": encoded(leaf.pem + above)}}
+
+
+def role(name: str, group: str = "visibility.trainer.kubeflow.org") -> Any:
+    rule = {"apiGroups": [group], "resources": ["trainjobs", "trainjobs/progress"], "verbs": ["get"]}
+    return {"metadata": {"name": name}, "rules": [rule]}
 
 
 class Cluster:
@@ -81,6 +90,10 @@ class Cluster:
                 "status": {"conditions": [{"type": "Available", "status": "True"}]},
             },
             JOBS: {"items": []},
+            ROLES: {
+                "items": [role(name) for name in ("admin", "edit", "view", "trainjob-visibility:viewer")]
+            },
+            PAGE: {},
             LEASE: {"spec": {"holderIdentity": "pod-a", "renewTime": f"{NOW:%Y-%m-%dT%H:%M:%S.%fZ}"}},
         }
         self.faults: dict[str, Exception] = {}
@@ -298,6 +311,29 @@ async def test_what_works_only_in_part_is_a_warning() -> None:
         assert found[link].do
 
 
+async def test_who_may_read_is_said() -> None:
+    cluster = Cluster()
+    every = "admin, edit, trainjob-visibility:viewer, view"
+    assert dict(await cluster.check())["users"].says == f"progress may be read with the ClusterRoles {every}"
+    cluster.without(PAGE)
+    assert "nobody is bound to trainjob-visibility:page" in dict(await cluster.check())["users"].says
+    elsewhere, viewer = role("view", group="trainer.kubeflow.org"), role(VIEWER)
+    for roles, says, do in (
+        ([role("admin")], "viewer is missing: only admin may read progress", "kubectl apply -k"),
+        ([elsewhere], "viewer is missing: nobody may read progress", "kubectl apply -k"),
+        (
+            [role("admin"), role("edit"), elsewhere, viewer],
+            "users with view in a namespace may not read progress there",
+            f"kubectl label clusterrole {VIEWER} --overwrite {AGGREGATE}-view=true",
+        ),
+    ):
+        cluster.change(ROLES, "items", to=roles)
+        found = dict(await cluster.check())["users"]
+        assert found.state is State.WARNING
+        assert says in found.says
+        assert do in found.do
+
+
 async def test_a_certificate_may_be_signed_by_an_intermediate_that_is_sent_with_it() -> None:
     cluster = Cluster()
     cluster.objects[f"{CORE}/secrets/visibility-api-certificate"] = secret(issuer=OURS.intermediate("team"))
@@ -320,7 +356,7 @@ async def test_what_may_not_be_seen_is_unknown_and_no_fault() -> None:
     unknown = [name for name, finding in found if finding.state is State.UNKNOWN]
     assert unknown == ["aggregation layer", "certificate"]
     assert is_good(found)
-    assert "No link is broken; 2 of 11 need a look." in describe(found)
+    assert "No link is broken; 2 of 12 need a look." in describe(found)
 
 
 async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
@@ -330,7 +366,7 @@ async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
     found = await cluster.check()
     lines = describe(found).splitlines()
     assert all(len(line) < 80 for line in lines if not line.startswith("        do: "))
-    assert lines[-1] == "2 of 11 links are broken. Mend Service first."
+    assert lines[-1] == "2 of 12 links are broken. Mend Service first."
     told = json.loads(encode(found))
     assert [each["link"] for each in told] == [name for name, _ in CHECKS]
     assert {each["state"] for each in told} == {"ok", "fault"}

@@ -32,6 +32,7 @@ CONFIG_MAP = "visibility-api-ca"
 SERVICE = "visibility-api"
 API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.visibility.trainer.kubeflow.org"
 LONGEST_INTERVAL_S = 60.0
+FIRST_RETRY_S = 1.0  # an installation may begin the pod before there is an APIService, or a right to it
 LONGEST_SETTLE_S = 180.0  # until every replica has read the Secret, after failures too
 ATTEMPTS = 5  # when other replicas write at the same moment
 START_S = 30.0  # for kube-apiserver to be reached, and the Secret to be there, when this process begins
@@ -103,7 +104,8 @@ class CertificateSecret:
                 await asyncio.sleep(1.0)
 
     async def follow(self, tls: ServingTls) -> None:
-        """Renew and publish, for ever; what fails is tried again."""
+        """Renew and publish, for ever; what fails is tried again, soon and then as seldom as the rest."""
+        retry_s = FIRST_RETRY_S
         while True:
             fault = None
             try:
@@ -118,7 +120,9 @@ class CertificateSecret:
                 if fault != self.fault:
                     log.error("serving certificate not renewed or not published", error=fault)
             self.fault = fault
-            await asyncio.sleep(self._interval_s * random.uniform(0.8, 1.0))
+            pause_s = self._interval_s if fault is None else min(retry_s, self._interval_s)
+            retry_s = FIRST_RETRY_S if fault is None else retry_s * 2
+            await asyncio.sleep(pause_s * random.uniform(0.8, 1.0))
 
     async def _agreed(self) -> Pair:
         """What the Secret has, after it was renewed if it had to be."""

@@ -22,6 +22,7 @@ from visibility_api.models.served import GROUP_VERSION
 
 from .look import Check, Finding, Look, Object, State, at, fault, listed, ok, run, warning
 from .rights import arguments_of, check_rights
+from .users import check_users
 
 OLDEST_MINOR = 30  # of Kubernetes 1
 LEASE_S = 60  # an owner renews its Lease every two seconds
@@ -304,6 +305,7 @@ CHECKS: Sequence[tuple[str, Check]] = (
     ("answers", check_answer),
     ("owner and clocks", check_owner),
     ("jobs", check_jobs),
+    ("users", check_users),
 )
 
 
