@@ -14,6 +14,7 @@ import yaml
 
 from release.notes import release_notes
 from release.parts import MANIFESTS, build_packages, pack_chart, render_manifests, write_checksums
+from release.version import PLACES, found, write
 from tests import charts
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +92,19 @@ def test_packages_of_one_commit_are_the_same_and_have_no_scraps(
     for path in (tmp_path / "one").glob("*.whl"):
         with zipfile.ZipFile(path) as archive:
             assert not [name for name in archive.namelist() if "__pycache__" in name or "tests/" in name]
+
+
+def test_the_version_is_the_same_everywhere_and_one_command_changes_it(tmp_path: Path) -> None:
+    assert len(set[str]().union(*found().values())) == 1
+    for name in PLACES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    write("7.8.9", tmp_path)
+    assert found(tmp_path) == {name: {"7.8.9"} for name in PLACES}
+    (old,) = found()["pyproject.toml"]
+    assert [name for name in PLACES if f":{old}" in (tmp_path / name).read_text()] == []
+    with pytest.raises(ValueError, match="no version"):
+        write("v1", tmp_path)
 
 
 def test_checksums_are_those_that_sha256sum_reads(tmp_path: Path) -> None:
