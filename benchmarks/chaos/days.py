@@ -234,9 +234,10 @@ async def certificate_ends(at: Ground) -> str:
     api = at.plane.api
     secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
     bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings"
+    # Who has served one puts it back; the next replica, which has not, makes another.
+    await asyncio.to_thread(api.patch, secret, {"data": {"tls.crt": None, "tls.key": None}})
     for old in list(at.running):
         await at.replace(old, Manner(flags=[f"--certificate-lifetime={LIFETIME_S:.0f}s"]))
-    await asyncio.to_thread(api.patch, secret, {"data": {"tls.crt": None, "tls.key": None}})
     while max(await asyncio.gather(*map(_ends, at.running))) > time.time() + LIFETIME_S:  # noqa: ASYNC110 - no certificate tells that it has changed
         await asyncio.sleep(1)
     kept = await asyncio.to_thread(api.get, f"{bindings}/{BINDING}")

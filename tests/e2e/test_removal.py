@@ -137,6 +137,28 @@ def test_one_command_installs_check_is_content_and_removal_leaves_nothing(
         server.stop(grace_s=5)
 
 
+def test_the_server_runs_by_hand(
+    run: Callable[[str], str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    section = (
+        (ROOT / "CONTRIBUTING.md").read_text().partition("## The server by hand")[2].partition("\n## ")[0]
+    )
+    serve, *others = [
+        line.strip().replace("8443", str(port)).replace("/tmp/", f"{tmp_path}/")
+        for port in [free_port()]
+        for block in re.findall(r"(?:^    .+\n)+", section, re.MULTILINE)
+        for line in block.replace("\\\n", " ").strip().splitlines()
+    ]
+    run(f"kubectl apply -f {ROOT / 'apiservice/rbac-users.yaml'}")
+    server = Daemon("by hand", ["bash", "-c", f"exec {serve}"], log=tmp_path / "log", env=environment)
+    server.start()
+    try:
+        wait_until(lambda: "readyz check passed" in run(others[0]), what="the server is ready", poll_s=1)
+        assert run(others[1]) == ""  # there are none, which kubectl says on stderr
+    finally:
+        server.stop(grace_s=20)
+
+
 def _pod_of_the_deployment(
     run: Callable[[str], str], environment: dict[str, str], directory: Path
 ) -> tuple[Daemon, int]:
