@@ -6,8 +6,8 @@ ARG PYTHON=docker.io/library/python:3.14-slim@sha256:ce40764625a4ff50df354827763
 FROM ${PYTHON} AS build
 WORKDIR /src
 COPY requirements/server.txt requirements/build.txt requirements/
-RUN python -m venv /opt/visibility \
- && /opt/visibility/bin/pip install --no-cache-dir --require-hashes -r requirements/server.txt \
+RUN python -m venv --without-pip /opt/visibility \
+ && pip --python /opt/visibility/bin/python install --no-cache-dir --no-compile --require-hashes -r requirements/server.txt \
  && pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY openapi openapi
@@ -15,7 +15,10 @@ COPY visibility_api visibility_api
 COPY reporter reporter
 # Without build isolation, which would fetch whatever setuptools is newest, unlocked.
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels ./reporter . \
- && /opt/visibility/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+ && pip --python /opt/visibility/bin/python install --no-cache-dir --no-compile --no-deps --no-index /wheels/*.whl
+# By content, not by the time of a file: so images of the same commit are the same.
+RUN find /opt/visibility -name __pycache__ -prune -exec rm -r {} + \
+ && python -m compileall -q --invalidation-mode unchecked-hash /opt/visibility/lib
 
 FROM ${PYTHON}
 COPY --from=build /opt/visibility /opt/visibility

@@ -55,7 +55,7 @@ class Upgrade:
         self.lost: list[str] = []
 
     async def play(self) -> None:
-        self._witness.judged = frozenset(STEPS)
+        self._witness.judged, self._witness.alone = frozenset(STEPS), frozenset({ALONE_NEW, ALONE_OLD})
         self._tell(QUIET)
         await asyncio.sleep(SETTLE_S)
         for step, manner in ((UP, self._new), (DOWN, self._old)):

@@ -44,6 +44,7 @@ class Witness:
         self._seen: dict[tuple[str, str], _Seen] = defaultdict(_Seen)
         self.stage = ""
         self.judged: frozenset[str] = frozenset()  # stages after the quiet one
+        self.alone = frozenset({ALONE})
         self.relayed_s = RELAYED_S
         self.may_be_stale = False  # reports may come late, and of a late one nothing is estimated
         self.is_settled = False  # every change of `Fleet.change` has been taken in
@@ -119,7 +120,7 @@ class Witness:
             behind_s = (began - min(when for when, shown in seen.newest if shown > at)).total_seconds()
             self.behind_s[self.stage] = max(behind_s, self.behind_s.get(self.stage, 0.0))
             # A single replica that dies may take a push with it, and the next one comes a beat later.
-            is_alone = self.stage == ALONE and job.quiet_from is None and back_s <= 2 * BEAT_S
+            is_alone = self.stage in self.alone and job.quiet_from is None and back_s <= 2 * BEAT_S
             says_so = any(each["reason"] == "ReplicaBehind" for each in status["conditions"])
             if behind_s > self.relayed_s and self.stage in self.judged and not is_alone and not says_so:
                 self._fault("older", key, by, f"{back_s:.0f}s before what was shown: {_brief(status)}")

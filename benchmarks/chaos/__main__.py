@@ -61,6 +61,8 @@ class Calendar:
 
     async def _live(self, name: str) -> None:
         day, at = DAYS[name], self._at
+        if day.prepare is not None:
+            await day.prepare(at)
         before = Counter(self._witness.faults)
         self._users.day = seen = Day()
         self._witness.stage, self._witness.relayed_s = name, day.behind_s

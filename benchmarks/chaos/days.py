@@ -42,12 +42,13 @@ RESTART_S = 10.0  # the kubelet's first back-off
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadDay:
-    """`is_others`: kube-apiserver itself is ill, so that others are hurt without us. `may_fail`: reads may
+    """`is_others`: kube-apiserver reaches nobody, so others are hurt anyway. `may_fail`: reads may
     fail, because nobody can say what the caller may read. `may_relist`: replicas may lose the owner for so
     long that they say so, and watchers list again afterwards. `meanwhile`: what is wrong as long as its
     cause."""
 
     make: Callable[[Ground], Awaitable[str]]
+    prepare: Callable[[Ground], Awaitable[None]] | None = None  # before it begins
     is_others: bool = False
     may_fail: bool = False
     may_relist: bool = False
@@ -229,15 +230,22 @@ async def dns_gone(at: Ground) -> str:
     return f"{GONE_S:.0f} s, with a restart of the owner meanwhile"
 
 
+async def short_certificates(at: Ground) -> None:
+    """Whoever has served another one would put that back: both replicas end first."""
+    replicas = list(at.running)
+    for each in replicas:
+        await each.end(signal.SIGTERM)
+    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
+    await asyncio.to_thread(at.plane.api.patch, secret, {"data": {"tls.crt": None, "tls.key": None}})
+    for each in replicas:
+        each.manner = Manner(flags=[f"--certificate-lifetime={LIFETIME_S:.0f}s"])
+        await each.start()
+
+
 async def certificate_ends(at: Ground) -> str:
     """It lasts some minutes, and the right to renew it is missing meanwhile."""
     api = at.plane.api
-    secret = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
     bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings"
-    # Who has served one puts it back; the next replica, which has not, makes another.
-    await asyncio.to_thread(api.patch, secret, {"data": {"tls.crt": None, "tls.key": None}})
-    for old in list(at.running):
-        await at.replace(old, Manner(flags=[f"--certificate-lifetime={LIFETIME_S:.0f}s"]))
     while max(await asyncio.gather(*map(_ends, at.running))) > time.time() + LIFETIME_S:  # noqa: ASYNC110 - no certificate tells that it has changed
         await asyncio.sleep(1)
     kept = await asyncio.to_thread(api.get, f"{bindings}/{BINDING}")
@@ -288,6 +296,9 @@ DAYS: dict[str, BadDay] = {
     "slow clients": BadDay(make=slow_clients),
     "follower cut off": BadDay(make=follower_cut_off, may_relist=True, behind_s=BEHIND_S),
     "DNS gone": BadDay(make=dns_gone),
-    "certificate ends": BadDay(make=certificate_ends, may_fail=True),
+    # kube-apiserver trusts no server whose certificate has ended, so nothing can be done for others either.
+    "certificate ends": BadDay(
+        make=certificate_ends, prepare=short_certificates, is_others=True, may_fail=True
+    ),
     "a day of churn": BadDay(make=day_of_churn),
 }

@@ -167,6 +167,15 @@ async def test_without_an_owner_the_pod_is_told_to_try_again() -> None:
     assert caught.value.retry_after_s > 0
 
 
+@in_virtual_time
+@pytest.mark.parametrize("answer", [TimeoutError(), refused(Unavailable("not listed"))])
+async def test_of_an_owner_that_does_not_take_it_in_time_it_is_not_said_that_there_is_none(
+    answer: Answer | Exception,
+) -> None:
+    with pytest.raises(Unavailable, match="the replica that owns the jobs has not taken it in time"):
+        await push(Others(answers=[answer]).forwarder(timeout_s=4.0))
+
+
 async def test_a_push_that_was_passed_on_is_not_passed_on_again() -> None:
     others = Others()
     with pytest.raises(Unavailable):

@@ -45,6 +45,7 @@ MAX_ANSWER_BYTES = 256 * 1024
 _PASSED_ON = ("authorization", "content-type")
 _UNREADABLE = "the replica that owns the jobs gave no answer that can be read"
 _NO_OWNER = "no replica owns the jobs now; try again later"
+_NO_ANSWER = "the replica that owns the jobs has not taken it in time; try again"
 _REFUSALS: dict[str, type[RequestError]] = {
     each.reason: each
     for each in (
@@ -170,7 +171,7 @@ class Pushes:
                 if answer is not None:
                     return answer
             if loop.time() + RETRY_S >= until:
-                raise Unavailable(_NO_OWNER)
+                raise Unavailable(_NO_OWNER if owner is None else _NO_ANSWER)
             await asyncio.sleep(RETRY_S)
 
     async def _exchange(
