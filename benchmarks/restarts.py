@@ -276,9 +276,11 @@ class Readers:
                 with contextlib.suppress(aiohttp.ClientPayloadError):  # its replica was killed
                     async for line in answer.content:
                         event = msgspec.json.decode(line)
-                        if event["type"] not in ("ADDED", "MODIFIED"):
+                        if event["type"] == "ERROR":
                             self._witness.watch_failed(event)
                             return
+                        if event["type"] == "DELETED":
+                            continue
                         item = event["object"]
                         version = item["metadata"]["resourceVersion"]
                         text = item["status"].get("lastUpdatedTime", "2000-01-01T00:00Z")

@@ -322,11 +322,11 @@ class _DataDirectory:
         await self._writer.run(state, lambda: self._log, history=history, count=count)
 
 
-def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[None]]:
-    async def nothing() -> None:
-        pass
+def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[bool]]:
+    async def alone() -> bool:
+        return True
 
-    return role.others.streams.replicated if role.others is not None else nothing
+    return role.others.streams.replicated if role.others is not None else alone
 
 
 def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: KindTable) -> None:

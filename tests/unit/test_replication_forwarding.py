@@ -59,6 +59,7 @@ class Others:
 
     owner: Address | None = OWNER
     pushes: Any = None  # this replica's own endpoint
+    is_confirmed: bool = True  # what it has taken
     answers: list[Answer | Exception] = field(default_factory=lambda: [Answer(200, b"echo")])
     seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
 
@@ -73,14 +74,14 @@ class Others:
         yield answer
 
     def forwarder(self, *, timeout_s: float = 60.0) -> Pushes:
-        async def nothing() -> None:
-            pass
+        async def everywhere() -> bool:
+            return self.is_confirmed
 
         return Pushes(
             self,
             cast(Any, self),
             keys=lambda: [ReplicaKey(aiohttp.Fingerprint(bytes(32)), "proof")],
-            replicated=nothing,
+            replicated=everywhere,
             timeout_s=timeout_s,
         )
 
@@ -174,6 +175,30 @@ async def test_of_an_owner_that_does_not_take_it_in_time_it_is_not_said_that_the
 ) -> None:
     with pytest.raises(Unavailable, match="the replica that owns the jobs has not taken it in time"):
         await push(Others(answers=[answer]).forwarder(timeout_s=4.0))
+
+
+async def test_a_push_that_no_follower_has_is_not_answered_as_taken_by_a_former_owner() -> None:
+    """The next owner has not got it, so the pod has to send it again."""
+
+    class Endpoint:
+        async def admit(self, *_: Any) -> None:
+            pass
+
+        async def take(self, *_: Any) -> bytes:
+            return b"echo"
+
+    for is_confirmed, is_owner in ((True, False), (False, True)):
+        others = Others(pushes=Endpoint(), is_confirmed=is_confirmed)
+        pushes = others.forwarder()
+        admitted = await pushes.admit("POST", PATH, HEADERS, "10.1.1.1")
+        others.pushes = others.pushes if is_owner else None
+        assert await pushes.take(admitted, cast(Any, None)) == b"echo"
+    others = Others(pushes=Endpoint(), is_confirmed=False)
+    pushes = others.forwarder()
+    admitted = await pushes.admit("POST", PATH, HEADERS, "10.1.1.1")
+    others.pushes = None
+    with pytest.raises(Unavailable, match="try again"):
+        await pushes.take(admitted, cast(Any, None))
 
 
 async def test_a_push_that_was_passed_on_is_not_passed_on_again() -> None:

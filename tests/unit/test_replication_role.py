@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from visibility_api.jobs.job import JobRef
+from visibility_api.replication.addresses import Address
 from visibility_api.replication.role import Others, Role
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
@@ -93,6 +94,47 @@ async def test_an_owner_with_followers_keeps_its_lease_and_its_log() -> None:
     role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=lambda _role: others)
     await renewed(role, terms, jobs)
     assert (lease.released, follower.must_list) == (0, False)
+
+
+def test_a_replica_leaves_the_lease_to_an_owner_that_still_sends_though_it_was_given_up() -> None:
+    """An owner releases it, and then sends what is left: without that the next one would go back in time."""
+    jobs = JobLog(MemoryStore(base_revision=1))
+    jobs.is_complete = True
+    follower = SimpleNamespace(owner=Address("10.0.0.7", 10250), has_searched=True, lost_at=None)
+    others = cast(Others, SimpleNamespace(follower=follower))
+    role: Role[Any] = Role(jobs, lambda _may: Term(asyncio.Queue()), others=lambda _role: others)
+    assert not role._may_own(cast(Any, follower))
+    follower.owner = None
+    assert role._may_own(cast(Any, follower))
+
+
+async def test_an_owner_that_ends_waits_for_a_follower_that_was_cut_a_moment_ago() -> None:
+    jobs, terms, lease = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term](), Lease()
+    jobs.is_complete = True
+    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None)
+    done: list[str] = []
+
+    async def followed(within_s: float) -> bool:
+        done.append(f"waited {within_s > 1}")
+        return True
+
+    async def finish() -> None:
+        done.append("finished")
+
+    async def drained(_within_s: float) -> None:
+        pass
+
+    streams = SimpleNamespace(close=lambda: None, followed=followed, finish=finish)
+    others = Others(
+        lease=cast(Any, lease), follower=cast(Any, follower), streams=cast(Any, streams), drained=drained
+    )
+    role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=lambda _role: others)
+    running = asyncio.create_task(role.run())
+    await terms.get()
+    await role.leave()
+    assert (done, lease.released) == (["waited True", "finished"], 1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def test_a_replica_is_out_of_sync_only_while_another_one_owns_the_jobs_and_is_not_followed() -> None:

@@ -87,11 +87,11 @@ class Pushes:
         client: PeerClient | None,
         *,
         keys: ReplicaKeys,
-        replicated: Callable[[], Awaitable[None]],
+        replicated: Callable[[], Awaitable[bool]],
         kinds: Callable[[], Kinds] = lambda: BUILT_IN,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """`kinds`: those that are served now."""
+        """`replicated`: whether all followers have it by then. `kinds`: those that are served now."""
         self._ownership = ownership
         self._kinds = kinds
         self._client = client  # None: there are no other replicas
@@ -152,7 +152,8 @@ class Pushes:
         self._taken += 1
         try:
             echo = await endpoint.take(admitted, receive)
-            await self._replicated()
+            if not await self._replicated() and self._ownership.pushes is not endpoint:
+                raise Unavailable(_NO_OWNER)  # nobody may have it but this replica, which writes no more
         finally:
             self._taken -= 1
         return echo

@@ -27,6 +27,7 @@ log = structlog.get_logger("visibility.replication")
 KNOWS_NOTHING_S = 45.0
 UNFIT_S = 25.0  # the same of one that lacks rights, from when nobody owns the log: a Lease ends within 17 s
 FIRST_SEARCH_S = 3.0  # for other replicas, before it takes the Lease without having asked them
+FOLLOWED_WITHIN_S = 3.0  # a follower that was cut a moment ago comes back
 DRAIN_S = 2.0  # for pushes that are being taken when the log is given up
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
@@ -131,7 +132,9 @@ class Role(Generic[T]):
 
     async def leave(self) -> None:
         """Give the log up in order, if a follower can take over; the process goes on as a follower itself."""
-        if self._term is not None and self.others is not None and self.others.streams.followers:
+        if self._term is None or self.others is None:
+            return
+        if await self.others.streams.followed(FOLLOWED_WITHIN_S):
             self._leave.set()
             await self._left.wait()
 
@@ -152,7 +155,9 @@ class Role(Generic[T]):
 
     def _may_own(self, follower: Follower) -> bool:
         """A replica that knows nothing leaves the log to one that does, and one that has given it up as
-        well."""
+        well. One that still sends has given up the Lease a moment ago: what is left comes first."""
+        if follower.owner is not None:
+            return False
         if not self._is_fit():
             lost_at = follower.lost_at
             if lost_at is None or time.monotonic() - lost_at < UNFIT_S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ PATH = "/replication/log"
 MAX_FOLLOWERS = 8
 BEAT_S = 1.0
 GATHER_S = 0.005  # changes that come within this time leave together
+LATELY_S = 10.0
 CONFIRM_S = 2.0  # a follower that confirms nothing for so long is cut, and waited for no longer
 SEND_S = 10.0
 MAX_CHANGES = 256  # of one piece: between two, other tasks have their turn
@@ -45,17 +47,29 @@ class LogStreams:
         self._log = jobs
         self._epoch = epoch
         self._streams: set[_Stream] = set()
+        self._lost_at = -math.inf  # when the last of those that had everything has gone
 
     @property
     def followers(self) -> int:
         """How many have everything."""
         return sum(each.is_in_sync for each in self._streams)
 
-    async def replicated(self) -> None:
-        """Until every follower that is in sync has confirmed what was written so far, or was cut."""
+    async def followed(self, within_s: float) -> bool:
+        """Whether a follower has everything, within so many seconds if there was one until lately."""
+        loop = asyncio.get_running_loop()
+        until = min(loop.time() + within_s, self._lost_at + LATELY_S)
+        while not self.followers and loop.time() < until:  # noqa: ASYNC110 - the end of a term, once
+            await asyncio.sleep(0.05)
+        return bool(self.followers)
+
+    async def replicated(self) -> bool:
+        """Until every follower that is in sync has confirmed what was written so far, or was cut. Whether
+        none was cut."""
+        is_confirmed = True
         for each in list(self._streams):
             if each.is_in_sync:
-                await each.confirmed()
+                is_confirmed &= await each.confirmed()
+        return is_confirmed
 
     async def finish(self) -> None:
         """Send what is left, say that this replica owns the log no longer, and end the streams."""
@@ -88,6 +102,8 @@ class LogStreams:
             await stream.run(receive, send)
         finally:
             stream.cut()
+            if stream.was_in_sync:
+                self._lost_at = asyncio.get_running_loop().time()
             self._log.remove_home(stream)
             self._streams.discard(stream)
 
@@ -106,7 +122,7 @@ class _Stream:
         self._is_last = False
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()
-        self.is_in_sync = False
+        self.is_in_sync = self.was_in_sync = False
 
     # --- a home of the log
 
@@ -122,18 +138,20 @@ class _Stream:
 
     # --- of the owner
 
-    async def confirmed(self) -> None:
-        """Until the follower has confirmed what was written so far; one that does not is cut."""
-        if self._confirmed >= self._position:
-            return
+    async def confirmed(self) -> bool:
+        """Whether the follower confirms what was written so far; one that does not is cut."""
+        position = self._position
+        if self._confirmed >= position:
+            return True
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._position, done))
+        self._waiting.append((position, done))
         try:
             async with asyncio.timeout(CONFIRM_S):
                 await done
         except TimeoutError:
             log.warning("follower cut: it confirms nothing", limit_s=CONFIRM_S)
             self.cut()
+        return self._confirmed >= position
 
     def finish(self) -> None:
         self._is_last = True
@@ -181,7 +199,7 @@ class _Stream:
                 return
             await write(news)
             if not self.is_in_sync and not self._wake.is_set():
-                self.is_in_sync = True
+                self.is_in_sync = self.was_in_sync = True
                 await write(encode(Complete()) + encode(self._beat()))
             if self._is_last and not self._wake.is_set():
                 await self._settled()
