@@ -41,6 +41,7 @@ ELSEWHERE = {
     "docs/kinds.md": {"": "tests/e2e/test_kinds.py"},
     "docs/logs.md": {"log-tail": "tests/e2e/test_only_logs.py"},
     "docs/push.md": {"kubectl -n": "tests/service/test_pushing_manifests.py"},
+    "docs/python.md": {"pip install": "tests/service/test_packages.py"},
     "docs/recipes.md": {"": "tests/e2e/test_recipes.py"},
     "docs/releasing.md": {"make release": "tests/service/test_release.py"},
     "docs/state.md": {"benchmarks.restarts": "docs/state.md"},
