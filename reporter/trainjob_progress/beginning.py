@@ -11,7 +11,7 @@ from .call_site import find_loops, find_place
 from .flows import Flow
 from .levels import Level, find_position
 from .live_run import LiveRun
-from .rank import find_rank, is_helper_process
+from .rank import find_rank, has_no_peers, is_helper_process
 from .reporter import Reporter
 from .values import show, to_amount, to_count
 
@@ -146,11 +146,21 @@ def _begin_run(
     if rank is None:
         rank = find_rank()
         is_helper = is_helper_process()
-    if rank or is_helper:
+    if is_helper:
         return
-    places = settings.find_sinks(bar=bar, without_push=without_push) if sinks is None else sinks
+    path = settings.find_rank_file() if sinks is None else None  # first: afterwards this process is the owner
+    places = sinks or ()
+    if rank:
+        places = ()
+    elif sinks is None:
+        places = settings.find_sinks(bar=bar, without_push=without_push)
     if places:
         run.start(places, rank, after)
+    if path is not None and (rank or places):
+        from .heartbeat import Heartbeat
+
+        run.start_beat(Heartbeat(run, path, rank or 0, is_alone=not rank and has_no_peers()), after)
+    if places or (path is not None and rank):
         open_runs.runs.append(run)
 
 

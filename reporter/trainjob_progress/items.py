@@ -86,6 +86,7 @@ class Items(Over[T]):
         except BaseException as error:
             self._guard(self._track._fail, error)
             raise
+        self._guard(self._go_on_after_fork)
 
     def __next__(self) -> T:
         if self._is_over:
@@ -107,6 +108,7 @@ class Items(Over[T]):
                 if self._is_new:
                     if self._items is None:
                         self._items = self._measure(iter, track._iterable)
+                        self._guard(self._go_on_after_fork)
                     caller = sys._getframe(1)
                     self._loop, track._home = find_loop_code(caller), Home(caller)
                     del caller
@@ -196,6 +198,11 @@ class Items(Over[T]):
             track._by_hand = find_position([track])
         self._guard(track._end_loop)
         return False
+
+    def _go_on_after_fork(self) -> None:
+        """A loader may have made its workers: what they are to give may never come, and our threads rest."""
+        if self._track._run.due:
+            self._track._run.collect()
 
     def _go_on(self) -> None:
         """This loop was taken for one that is over, and is not."""

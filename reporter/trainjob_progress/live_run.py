@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .extremes import Spans
     from .flows import Flow
+    from .heartbeat import Heartbeat
     from .levels import Level, Position
     from .sinks import Sink
     from .values import Number
@@ -46,11 +47,11 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_before", "_best", "_between", "_due_since_s", "_final", "_is_parked",
-        "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned", "begun_beside",
-        "beside", "due", "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated",
-        "is_through", "later", "levels", "main", "marks", "message", "message_before", "phases", "ranks",
-        "remaining_s", "seen", "snapshot", "values", "was_left",
+        "__weakref__", "_attempt", "_beats", "_before", "_best", "_between", "_due_since_s", "_final",
+        "_is_parked", "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned",
+        "begun_beside", "beside", "due", "ended", "ending", "has_failed", "is_fault", "is_over",
+        "is_terminated", "is_through", "later", "levels", "main", "marks", "message", "message_before",
+        "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +85,7 @@ class LiveRun:
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
+        self._beats: list[Publisher] = []  # one, which writes the file of this rank, or none
         self._due_since_s = 0.0
         self._is_parked = False  # the publishers have ended for a fork
         self._warned: set[str] = set()
@@ -110,17 +112,32 @@ class LiveRun:
         self.snapshot = self._take()
         wait = after.join if after is not None else None
         self._publishers = [Publisher(sink, self._latest, wait) for sink in places]
+        termination.watch(self._terminate)
+        self._start_threads()
+
+    def start_beat(self, beat: Heartbeat, after: Optional[LiveRun]) -> None:
+        """Begin to write this rank's own file: all that a rank other than 0 writes."""
+        document.prepare()
+        if self.marks is None:
+            self.marks = marks.Marks()
+        self._beats = [Publisher(beat, beat.look, after.join if after is not None else None)]
+        self._start_threads()
+
+    def _start_threads(self) -> None:
         os.environ[settings.OWNER_VARIABLE] = str(self._pid)
         atexit.register(self.exit)
         forks.watch(self)
-        termination.watch(self._terminate)
-        for publisher in self._publishers:
+        for publisher in self._all:
             publisher.start()
+
+    @property
+    def _all(self) -> list[Publisher]:
+        return self._publishers + self._beats
 
     def start_beside(self, main: LiveRun) -> None:
         """Begin as a part of what `main` shows."""
         self.main = main
-        self.values = {}
+        self.values = {} if main.values is not None else None
         self.marks = main.marks
         main.beside.append(self)
         main.begun_beside += 1
@@ -231,8 +248,10 @@ class LiveRun:
             self.main._absorb(self)
         for one in tuple(self.beside):
             one.finish(None, 0)
-        if self._publishers:
+        if self._all:
             self._resume()
+            for beat in self._beats:
+                beat.end()
             self._await([publisher.end() for publisher in self._publishers], wait_s)
             self._close()
 
@@ -307,11 +326,11 @@ class LiveRun:
             self.main._absorb(self)
         for one in tuple(self.beside):
             one.abandon()
-        if self._publishers:
+        if self._all:
             self._close()
             atexit.unregister(self.exit)
             self._resume()
-            for publisher in self._publishers:
+            for publisher in self._all:
                 publisher.end()
 
     def leave(self) -> None:
@@ -360,7 +379,7 @@ class LiveRun:
     def join(self) -> None:
         """Wait until nothing is written any more, 3 s at most. On a publisher's thread."""
         deadline_s = time.monotonic() + 3.0
-        for publisher in self._publishers:
+        for publisher in self._all:
             publisher.join(max(deadline_s - time.monotonic(), 0))
 
     def exit(self) -> None:
@@ -370,7 +389,7 @@ class LiveRun:
                 return
             if not self.is_over:
                 self.end_unsaid()
-            self._await_all(lambda: not any(publisher.is_running for publisher in self._publishers))
+            self._await_all(lambda: not any(publisher.is_running for publisher in self._all))
         except Exception as error:
             self.warn(error)
 
@@ -378,11 +397,12 @@ class LiveRun:
         """Before a fork: have no thread."""
         if self._pid != os.getpid():
             return
-        if self.is_active and not self._is_parked:
+        if self._all and not self.is_over and not self._is_parked:
             self._is_parked = True
-            self._move(self._take())
+            if self._publishers:
+                self._move(self._take())
             self._ask()  # with the next call they start again
-        threads = [publisher.pause() for publisher in self._publishers]
+        threads = [publisher.pause() for publisher in self._all]
         deadline_s = time.monotonic() + PAUSE_S
         for thread in threads:
             if thread is not None:
@@ -395,7 +415,7 @@ class LiveRun:
 
     def forget(self) -> None:
         """In a child: report nothing, keep nothing, hold nothing open."""
-        publishers, self._publishers = self._publishers, []
+        publishers, self._publishers, self._beats = self._all, [], []
         self.due = False
         self.is_over = True
         self._final = None
@@ -495,7 +515,7 @@ class LiveRun:
             return
         self._is_parked = False
         try:
-            for publisher in self._publishers:
+            for publisher in self._all:
                 publisher.start()
                 resume = getattr(publisher.sink, "resume", None)
                 if resume is not None:
@@ -557,7 +577,7 @@ class LiveRun:
         """
         deadline_s = time.monotonic() + max(BUSY_S, termination.FLUSH_TIMEOUT_S)
         while not is_done() and time.monotonic() < deadline_s:
-            running = [publisher for publisher in self._publishers if publisher.is_running]
+            running = [publisher for publisher in self._all if publisher.is_running]
             if running and all(publisher.is_stuck(termination.FLUSH_TIMEOUT_S) for publisher in running):
                 self.say("slow", "a sink has not taken the last document in time")
                 return

@@ -40,6 +40,11 @@ def find_rank(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:
     return None
 
 
+def has_no_peers() -> bool:
+    """Whether nothing says that there are other ranks."""
+    return os.environ.get("WORLD_SIZE") == "1" or find_rank() is None
+
+
 def is_helper_process() -> bool:
     """Whether this is a child that multiprocessing made, such as a data loader, with its parent's rank.
 

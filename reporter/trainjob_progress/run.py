@@ -23,8 +23,9 @@ from .command import Command, become, end_like
 from .loops import report
 from .output_reader import Reader
 from .publisher import warn
+from .rank import find_rank
 from .reporter import Reporter
-from .settings import WRAPPER_VARIABLE
+from .settings import WRAPPER_VARIABLE, find_sinks
 from .witness import FORWARDED, Witness, name_signal
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         from .searcher import Searcher
 
         searcher = Searcher(options.pattern)
-    reporter = report(options.total_steps, total_epochs=options.total_epochs, initial_step=None)
+    # By name: a wrapper reads what is printed, and writes no file of its rank.
+    sinks = [] if find_rank() else find_sinks()
+    reporter = report(options.total_steps, total_epochs=options.total_epochs, initial_step=None, sinks=sinks)
     try:
         if not reporter.is_active:  # not rank 0, or nowhere to report to: there is nothing for us to do
             witness.dismiss()

@@ -102,11 +102,26 @@ def _try(find: Callable[[Mapping[str, str]], Optional[Sink]], environ: Mapping[s
     return [] if sink is None else [sink]
 
 
+def find_rank_file(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
+    """The path beside which a rank writes its own file. None where none is written, as in a child of a
+    process that reports; its wrapper is none."""
+    environ = os.environ if environ is None else environ
+    owner = environ.get(OWNER_VARIABLE, str(os.getpid()))
+    if owner != str(os.getpid()) and owner != environ.get(WRAPPER_VARIABLE, "").partition(":")[0]:
+        return None
+    return _find_path(environ)
+
+
 def _find_file(environ: Mapping[str, str]) -> Optional[Sink]:
+    path = _find_path(environ)
+    return FileSink(path) if path else None
+
+
+def _find_path(environ: Mapping[str, str]) -> Optional[str]:
     path = environ.get("TRAINJOB_PROGRESS_FILE")
     if path is None and _is_in_pod(environ):
         path = DEFAULT_PATH
-    return FileSink(path) if path else None
+    return path or None
 
 
 def _find_termination(environ: Mapping[str, str]) -> Optional[Sink]:

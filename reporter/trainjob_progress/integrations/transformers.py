@@ -27,13 +27,14 @@ class ReportProgress(Callback, TrainerCallback):
 
     @quietly
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if not state.is_world_process_zero:
+        rank = 0 if state.is_world_process_zero else getattr(args, "process_index", 0)
+        if not (rank or state.is_world_process_zero):
             return
         self._begin(
             state.max_steps if 0 < state.max_steps < MAX_STEPS else None,
             total_epochs=state.num_train_epochs if 0 < state.num_train_epochs < MAX_STEPS else None,
             initial_step=state.global_step,
-            rank=0,
+            rank=rank,
             # The Trainer pushes by itself, and two would take turns: each push replaces the one before it.
             without_push="kubeflow" in (args.report_to or ()),
         )

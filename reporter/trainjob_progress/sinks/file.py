@@ -31,26 +31,10 @@ class FileSink:
     def write(self, snapshot: Snapshot) -> None:
         self._tail.follow(snapshot)
         body = encode(snapshot, recent=self._tail.columns(snapshot)) + b"\n"
-        _check_place(self._path)
-        try:
-            # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
-            # node that loses power loses the container too.
-            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o644)
-            try:
-                while body:  # a write may stop half-way without an error
-                    body = body[os.write(descriptor, body) :]
-            finally:
-                os.close(descriptor)
-            os.replace(self._temporary, self._path)
-        except BaseException:
-            self.close()
-            raise
+        replace_file(self._path, self._temporary, body)
 
     def close(self) -> None:
-        try:  # noqa: SIM105 — contextlib takes its time to be imported
-            os.unlink(self._temporary)
-        except OSError:
-            pass  # it was renamed, or never made
+        remove_file(self._temporary)
 
 
 class TerminationSink:
@@ -85,6 +69,47 @@ class TerminationSink:
             os.close(descriptor)
 
     def close(self) -> None:
+        pass
+
+
+def replace_file(path: str, temporary: str, body: bytes) -> None:
+    """Put a whole file in the place of another one. Raises OSError, and leaves nothing behind then."""
+    _check_place(path)
+    try:
+        # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
+        # node that loses power loses the container too.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _CLOEXEC, 0o644)
+        try:
+            while body:  # a write may stop half-way without an error
+                body = body[os.write(descriptor, body) :]
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        remove_file(temporary)
+        raise
+
+
+def open_anew(path: str) -> int:
+    """A new, empty file in the place of another one, to append to. Raises OSError."""
+    _check_place(path)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    remove_file(temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | _CLOEXEC, 0o644)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.close(descriptor)
+        remove_file(temporary)
+        raise
+    return descriptor
+
+
+def remove_file(path: str) -> None:
+    """If it is there."""
+    try:  # noqa: SIM105 — contextlib takes its time to be imported
+        os.unlink(path)
+    except OSError:
         pass
 
 

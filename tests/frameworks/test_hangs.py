@@ -1,0 +1,107 @@
+"""A torchrun of five ranks that does not get on: each rank's file says where it is, or that it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reporting import wait_until
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 180.0  # what issue 30 asks for
+AT = 20
+
+TRAINING = f"""
+import ctypes, os, signal, threading
+import torch, torch.distributed as dist
+from trainjob_progress import current, track
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+
+class Batches(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        for number in range(10**6):
+            if (rank, number) == (1, {AT}):
+                read_from_storage()
+            yield number
+
+def read_from_storage():
+    threading.Event().wait()
+
+def hold_the_lock():
+    ctypes.PyDLL(None).sleep(600)
+
+for number in track(torch.utils.data.DataLoader(Batches(), batch_size=None)):
+    if (rank, number) == (2, {AT}):
+        hold_the_lock()
+    if (rank, number) == (3, {AT}):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if (rank, number) == (4, {AT}):
+        break  # it has less data than the others
+    dist.all_reduce(torch.ones(64))
+if rank == 4:
+    current().finish()
+    threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """Of the progress file of a training that hangs."""
+    path = tmp_path / "progress.json"
+    (tmp_path / "train.py").write_text(TRAINING)
+    environ = {
+        **os.environ,
+        "TRAINJOB_PROGRESS_FILE": str(path),
+        "PYTHONPATH": str(ROOT / "reporter"),
+        "OMP_NUM_THREADS": "1",
+    }
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=5")
+    command = [*torchrun, "train.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, start_new_session=True) as launcher:
+        try:
+            yield path
+        finally:
+            for rank in range(5):  # each in a session of its own
+                if said := read(path, rank):
+                    os.kill(said["pid"], signal.SIGKILL)
+            os.killpg(launcher.pid, signal.SIGKILL)
+
+
+def read(path: Path, rank: int) -> dict[str, Any]:
+    try:
+        said: dict[str, Any] = json.loads(Path(f"{path}.rank-{rank}").read_bytes())
+    except FileNotFoundError:
+        return {}
+    return said
+
+
+def test_a_hang_is_told_by_the_files_of_the_ranks(path: Path) -> None:
+    trace = Path(f"{path}.rank-2.trace")
+    began_s = time.monotonic()
+    wait_until(lambda: "stack" in read(path, 0) and "stack" in read(path, 1), TIMEOUT_S)
+    wait_until(lambda: trace.stat().st_size and "ended" in read(path, 4), TIMEOUT_S)
+    waiting, loading, stopped = (read(path, rank) for rank in (0, 1, 3))
+    assert (waiting["step"], loading["step"], loading["section"]) == (AT, AT, "dataLoading")
+    assert any(":all_reduce:" in frame for frame in waiting["stack"]["frames"])
+    assert any(frame.startswith("train.py:read_from_storage:") for frame in loading["stack"]["frames"])
+    main = trace.read_text().split("\n\n")[-1].splitlines()
+    assert main[1].endswith(" in hold_the_lock")
+    assert read(path, 2)["time"] < waiting["stack"]["time"]  # neither can write any more
+    assert stopped["time"] < waiting["stack"]["time"]
+    assert Path(f"/proc/{stopped['pid']}/stat").read_text().rpartition(") ")[2][0] == "T"
+    assert Path(f"{path}.rank-3.trace").read_text() == ""
+    assert read(path, 4)["step"] == AT + 1  # the round that was left counts
+    assert time.monotonic() - began_s < TIMEOUT_S

@@ -1,0 +1,361 @@
+"""Where each rank stands: its own file, and what that says of one that does not get on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.reporting import wait_until
+from trainjob_progress import heartbeat, report, stacks, track
+from trainjob_progress.document import prepare
+from trainjob_progress.heartbeat import MAX_BYTES, QUIET_S, USUAL, Heartbeat, Rhythm
+from trainjob_progress.live_run import LiveRun
+from trainjob_progress.marks import EVALUATION, Marks
+from trainjob_progress.reporter import Reporter
+from trainjob_progress.work import KEPT, WINDOW_S, Work
+
+REPORTER = Path(__file__).parents[2] / "reporter"
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "progress.json"
+    monkeypatch.setenv("TRAINJOB_PROGRESS_FILE", str(path))
+    return path
+
+
+def read(path: Path, rank: int) -> dict[str, Any]:
+    try:
+        said: dict[str, Any] = json.loads(Path(f"{path}.rank-{rank}").read_bytes())
+    except FileNotFoundError:
+        return {}
+    return said
+
+
+def count_threads() -> int:
+    return sum(thread.name == "progress Heartbeat" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_each_rank_has_a_file_of_its_own_from_its_beginning_to_its_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with report(total_steps=5) as r:
+        wait_until(lambda: read(path, rank))
+        assert (
+            read(path, rank).items() >= {"rank": rank, "pid": os.getpid(), "localRank": 1, "step": 0}.items()
+        )
+        assert "stack" not in read(path, rank)
+        assert r.is_active is (rank == 0)
+        r.step(2)
+        assert count_threads() == 1
+    wait_until(lambda: "ended" in read(path, rank))
+    assert read(path, rank)["step"] == 2
+    wait_until(lambda: count_threads() == 0)
+    assert path.exists() is (rank == 0)
+    assert not Path(f"{path}.rank-{rank}.trace").exists()
+    assert "TRAINJOB_PROGRESS_OWNER" not in os.environ
+
+
+def test_loops_count_on_another_rank_as_they_do_on_rank_0(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    for _ in track(range(2)):
+        for _ in track(range(5)):
+            pass
+    wait_until(lambda: "ended" in read(path, 1))
+    assert read(path, 1)["step"] == 10
+
+
+@pytest.mark.parametrize("world", [{}, {"RANK": "0", "WORLD_SIZE": "1"}])
+def test_the_only_rank_has_none_while_it_gets_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, world: dict[str, str]
+) -> None:
+    for name, value in world.items():
+        monkeypatch.setenv(name, value)
+    with report(total_steps=5) as r:
+        r.step()
+        r.flush()
+    wait_until(lambda: count_threads() == 0)
+    assert os.listdir(path.parent) == ["progress.json"]
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+def test_a_rank_that_does_not_get_on_says_where_it_is_until_it_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, rank: int | None
+) -> None:
+    monkeypatch.setattr(heartbeat, "QUIET_S", 0.0)
+    monkeypatch.setattr(heartbeat, "STACK_INTERVAL_S", 0.1)
+    here = threading.Event()
+    with report(total_steps=9, rank=rank) as r:
+        threading.Timer(3, here.set).start()
+        here.wait()  # for the frames of a thread that stands still
+        stack = read(path, rank or 0)["stack"]
+        [wait, place, *_] = stack["frames"]
+        assert (wait.split(":")[0], place.split(":")[0]) == ("threading", "threading")
+        assert any(f"{__name__}:test_a_rank_that_does_not" in frame for frame in stack["frames"])
+        assert stack["since"] < stack["time"] <= read(path, rank or 0)["time"]
+        monkeypatch.setattr(heartbeat, "QUIET_S", QUIET_S)
+        r.step()
+        wait_until(lambda: "stack" not in read(path, rank or 0))
+    wait_until(lambda: "ended" in read(path, rank or 0))
+
+
+def test_a_stack_has_names_of_code_alone() -> None:
+    here, may_end = threading.Event(), threading.Event()
+
+    def wait(password: str) -> str:
+        here.set()
+        may_end.wait()
+        return password
+
+    variables: dict[str, Any] = {"__name__": "not a module's name", "wait": wait}
+    exec(compile("def outer():\n    wait('secret')\n", "/home/someone/train.py", "exec"), variables)
+    thread = threading.Thread(target=variables["outer"])
+    thread.start()
+    here.wait()
+    frames = stacks.sample(thread.ident or 0)
+    may_end.set()
+    thread.join()
+    names = [frame.rpartition(":")[0] for frame in frames]
+    assert "train.py:outer" in names
+    assert any(name.startswith(f"{__name__}:") and name.endswith("wait") for name in names)
+    assert "secret" not in str(frames)
+    assert "/" not in str(frames)
+    assert stacks.sample(thread.ident or 0) == []
+
+
+def test_a_file_has_2048_bytes_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare()
+    run = LiveRun()
+    run.marks, run.levels = Marks(), [Reporter()]
+    monkeypatch.setattr(stacks, "sample", lambda _: [f"{'ö' * 100}:{place}:1" for place in range(16)])
+    monkeypatch.setattr(heartbeat, "QUIET_S", -1.0)
+    monkeypatch.setattr(heartbeat, "STACK_INTERVAL_S", 0.0)
+    beat = Heartbeat(run, str(path), 7, is_alone=False)
+    beat.look()
+    body = beat.look()
+    assert 1500 < len(body) <= MAX_BYTES
+    assert json.loads(body)["stack"]["frames"][0].endswith(":0:1")
+
+
+def test_what_a_wait_is_measured_by() -> None:
+    rhythm = Rhythm()
+    assert rhythm.is_explained(QUIET_S)
+    assert not rhythm.is_explained(QUIET_S + 1)
+    rhythm.note(300.0, 1)  # compilation comes once
+    assert not rhythm.is_explained(QUIET_S + 1)
+    for step in range(1, 20):
+        rhythm.note(300.0 + 10 * step, 1)
+    assert rhythm.is_explained(USUAL * 10)
+    assert not rhythm.is_explained(USUAL * 10 + 1)
+    rhythm.note(300.0 + 190 + 120, 1)  # an evaluation
+    assert rhythm.is_explained(120)
+    assert not rhythm.is_explained(121)
+    for second in range(1, 3601):
+        rhythm.note(610.0 + second, 10)
+    assert rhythm.is_explained(59)  # it was long ago
+    assert not rhythm.is_explained(62)
+
+
+PLACES: dict[str, Callable[[Path], object]] = {
+    "no directory": lambda _: None,
+    "a FIFO": lambda file: (file.parent.mkdir(), os.mkfifo(file)),
+    "a directory": lambda file: file.mkdir(parents=True),
+    "a link to a device": lambda file: (file.parent.mkdir(), file.symlink_to("/proc/self/fd/1")),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("suffix", ["", ".trace"])
+def test_a_place_where_no_file_may_be_costs_that_file_and_no_word(
+    tmp_path: Path, place: str, suffix: str
+) -> None:
+    path = tmp_path / "there" / "progress.json"
+    PLACES[place](Path(f"{path}.rank-1{suffix}"))
+    is_there = os.path.lexists(f"{path}.rank-1{suffix}")
+    result = run_rank("with report(total_steps=2) as r:\n    r.step(2)\n    wait(1.5)", path)
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "")
+    assert os.path.lexists(f"{path}.rank-1{suffix}") is is_there
+
+
+PRELUDE = f"""
+import ctypes, faulthandler, os, signal, subprocess, sys, threading
+sys.path.insert(0, {str(REPORTER)!r})
+from trainjob_progress import heartbeat, report, track, watchdog
+watchdog.HELD_S = 1
+def wait(seconds):
+    threading.Event().wait(seconds)
+"""
+
+
+def start_rank(script: str, path: Path, **environ: str) -> subprocess.Popen[str]:
+    environ = {
+        **os.environ,
+        "TRAINJOB_PROGRESS_FILE": str(path),
+        "RANK": "1",
+        "PYTHONWARNINGS": "error",
+        **environ,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", PRELUDE + script, str(path)], env=environ, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def run_rank(script: str, path: Path, **environ: str) -> Any:
+    with start_rank(script, path, **environ) as process:
+        out, error = process.communicate(timeout=60)
+        return SimpleNamespace(returncode=process.returncode, stdout=out, stderr=error)
+
+
+HOLDING = """
+def hold():
+    ctypes.PyDLL(None).sleep(3)
+own = open(os.environ["OWN"], "w")
+faulthandler.dump_traceback_later(2, file=own)
+with report(total_steps=2) as r:
+    wait(1.2)
+    hold()
+    wait(1.2)
+    print(os.path.getsize(sys.argv[1] + ".rank-1.trace"))
+own.close()
+"""
+
+
+def test_a_process_that_holds_the_lock_in_c_leaves_a_trace_until_it_goes_on(tmp_path: Path) -> None:
+    path, own = tmp_path / "progress.json", tmp_path / "own"
+    trace = Path(f"{path}.rank-1.trace")
+    with start_rank(HOLDING, path, OWN=str(own)) as process:
+        wait_until(lambda: trace.exists() and trace.stat().st_size)
+        text = trace.read_text()
+        out, error = process.communicate(timeout=60)
+    *_, main = text.split("\n\n")
+    assert "(most recent call first)" in main.splitlines()[0]
+    assert main.splitlines()[1].endswith(" in hold")
+    assert (process.returncode, error, out) == (0, "", "0\n")  # the old trace is gone
+    assert "in hold" in own.read_text()  # the program's own watchdog was left alone
+    assert not trace.exists()
+
+
+HANDLERS = {
+    "before": "signal.signal(signal.SIGURG, print)\nwith report(total_steps=1):\n    wait(1.5)",
+    "after": "with report(total_steps=1):\n    wait(1.5)\n"
+    "    signal.signal(signal.SIGURG, print)\n    wait(1.5)",
+    "in C": "faulthandler.register(signal.SIGURG)\nwith report(total_steps=1):\n    wait(1.5)",
+}
+
+
+@pytest.mark.parametrize("when", HANDLERS)
+def test_a_signal_that_the_program_handles_is_the_programs(tmp_path: Path, when: str) -> None:
+    path = tmp_path / "progress.json"
+    script = (
+        f"{HANDLERS[when]}\n    print(os.path.exists(os.environ['TRAINJOB_PROGRESS_FILE'] + '.rank-1.trace'))"
+    )
+    script += "\n    print(signal.getsignal(signal.SIGURG))"
+    result = run_rank(script, path)
+    assert result.stdout.split()[0] == "False"
+    assert ("print" in result.stdout) is (when != "in C")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+FORKING = """
+CHILD = "import sys; sys.path.insert(0, sys.argv[1]); from trainjob_progress import *; report().step(7)"
+class Forking:
+    def __iter__(self):
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+        return iter([1])
+r = report(total_steps=9)
+wait(1.2)
+r.step()
+if os.fork() == 0:
+    report(total_steps=3).step()
+    os._exit(signal.getsignal(signal.SIGURG) != signal.SIG_DFL or threading.active_count() != 1)
+print(os.wait()[1])
+subprocess.run([sys.executable, "-c", CHILD, sys.path[0]], check=True)
+for _ in r.track(Forking()):
+    print(sum(thread.name == "progress Heartbeat" for thread in threading.enumerate()))
+r.finish()
+"""
+
+
+def test_children_of_a_rank_write_no_file_and_a_fork_ends_nothing_for_long(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    result = run_rank(FORKING, path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.split() == ["0", "1"]
+    said = read(path, 1)
+    assert (said["step"], "ended" in said) == (1, True)
+
+
+def test_a_rank_that_is_killed_leaves_its_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    with start_rank("with report(total_steps=2) as r:\n    input()", path) as process:
+        wait_until(lambda: read(path, 1))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM  # nothing of ours is in its way
+    assert "ended" not in read(path, 1)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "computed_s", "section", "said"),
+    [
+        (0.0, 0.1, False, (0.1, 0.1, "Productive")),
+        (0.3, 0.1, False, (0.4, 0.1, "DataLoading")),
+        (0.1, 0.3, False, (0.4, 0.1, "Productive")),
+        (
+            0.4,
+            0.4,
+            False,
+            (0.5, 0.1, "DataLoading"),
+        ),  # loads on the thread that trains: never more than the step
+        (0.3, 0.1, True, (0.1, 0.1, "Productive")),  # an evaluation is no work of a step
+    ],
+)
+def test_own_work_is_what_a_rank_loads_and_computes(
+    waited_s: float, computed_s: float, section: bool, said: tuple[float, float, str]
+) -> None:
+    clock = {"cpu_s": 0.0}
+    marks = Marks()
+    work = Work(lambda _: clock["cpu_s"])
+    at_s, step = 0.0, 0
+    for second in (False, True):
+        for _ in range(2 * KEPT):
+            work.note(at_s, step, marks)
+            at_s, step = at_s + WINDOW_S, step + 10
+            marks.loading_s += 10 * (waited_s if second else 0.0)
+            clock["cpu_s"] += 10 * (computed_s if second else 0.1)
+            if second and section:
+                marks.add(EVALUATION, 1.0)
+    found = work.find()
+    assert (found["workSeconds"], found["bestWorkSeconds"], found["slowest"]) == said
+    assert found["stepSeconds"] == WINDOW_S / 10
+
+
+def test_nothing_is_said_of_work_that_nobody_knows() -> None:
+    work = Work(lambda _: None)
+    for second in range(100):
+        work.note(10.0 * second, second, Marks())
+    assert work.find() == {}
+
+
+@pytest.fixture(autouse=True)
+def _all_is_over() -> Iterator[None]:
+    yield
+    report(sinks=[])
+    wait_until(lambda: count_threads() == 0)
