@@ -21,6 +21,7 @@ from tests.service.test_reporter_pythons import find_python
 
 ROOT = Path(__file__).parents[2]
 REPORTER = ROOT / "reporter"
+PACKAGES = ("trainjob_progress", "trainjob_client", "trainjob_cli")
 
 BUILD = """
 import setuptools.build_meta, sys
@@ -107,13 +108,13 @@ def server(copy: Path) -> Wheel:
     return build(copy)
 
 
-def test_the_reporters_wheel_has_the_client_as_well_and_requires_nothing(reporter: Wheel) -> None:
+def test_the_reporters_wheel_has_client_and_plugin_as_well_and_requires_nothing(reporter: Wheel) -> None:
     assert reporter.metadata["Name"] == "trainjob-progress"
     assert reporter.metadata["Requires-Python"] == ">=3.9"
-    assert reporter.files == files_of(REPORTER / "trainjob_progress") | files_of(REPORTER / "trainjob_client")
-    assert {"trainjob_progress/py.typed", "trainjob_client/py.typed"} <= reporter.files
+    assert reporter.files == set().union(*(files_of(REPORTER / each) for each in PACKAGES))
+    assert {f"{each}/py.typed" for each in PACKAGES} <= reporter.files
     assert reporter.requirements == []
-    assert "entry_points.txt" not in reporter.info
+    assert b"kubectl-trainjob_progress = trainjob_cli.main:script" in reporter.info["entry_points.txt"]
 
 
 def test_the_servers_wheel_is_the_server_with_its_data_and_no_other_package(server: Wheel) -> None:

@@ -1,0 +1,5 @@
+"""`python -m trainjob_cli`."""
+
+from .main import script
+
+script()

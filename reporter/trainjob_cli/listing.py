@@ -1,0 +1,175 @@
+"""The list of jobs: the server's own Table, with bars where there is a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Dict, List, Sequence, Set, Tuple
+
+from trainjob_client.requests import ALL_KINDS, GROUP
+
+from .api import TABLE, Api
+from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, terminal
+
+EVERY_S = 2.0
+_BAR = 12
+# What goes first where a terminal is too narrow.
+_EXPENDABLE = ("AGE", "KIND", "SEEN", "REASON", "STEP", "LOSS", "ETA")
+_OF_THE_CLOCK = ("SEEN", "AGE", "ETA")
+_LEAST_NAME = 12
+_FAULTS = ("Diverged", "Stalled", "NoProgress", "Straggling", "AtRisk", "LowGoodput", "Plateaued")
+
+Row = Dict[str, str]
+
+
+def fetch(api: Api) -> Tuple[List[Row], Set[str]]:
+    """The rows by upper-case column, and the columns that are only shown with -o wide."""
+    found = api.answer(api.list_path(), api.selection(), TABLE).json()
+    columns_ = found["columnDefinitions"]
+    heads = [each["name"].upper() for each in columns_]
+    hidden = {each["name"].upper() for each in columns_ if each["priority"]}
+    rows = []
+    for row in found["rows"]:
+        cells = ["" if cell is None else str(cell) for cell in row["cells"]]
+        cells[0] = cells[0].removeprefix("trainjobs.")  # of all kinds; what is printed may be typed
+        rows.append({"NAMESPACE": row["object"]["metadata"].get("namespace", ""), **dict(zip(heads, cells))})
+    return rows, hidden
+
+
+def print_list(api: Api, output: str) -> int:
+    """The exit code."""
+    if output in ("json", "yaml"):
+        print_raw(api, api.list_path(), output)
+        return 0
+    rows, hidden = fetch(api)
+    if output == "name":
+        plural = api.plural(api.flags.get("kind"))
+        for row in rows:  # as kubectl names them, with the prefix that lists of all kinds have
+            prefix = "trainjobs." if plural == ALL_KINDS and row["KIND"] == "TrainJob" else ""
+            print(f"{singular(plural)}.{GROUP}/{prefix}{row['NAME']}")
+        return 0
+    if not rows:
+        where = "" if api.flags.get("all_namespaces") else f" in {api.namespace} namespace"
+        print(f"No resources found{where}.", file=sys.stderr)
+        return 0
+    lines = render(rows, hidden, terminal(), api.flags, is_wide=output == "wide")
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def print_raw(api: Api, path: str, output: str) -> None:
+    """As the server says it: JSON indented as kubectl's, or its own YAML."""
+    if output == "yaml":
+        sys.stdout.write(api.answer(path, api.selection(), "application/yaml").body.decode())
+    else:
+        print(json.dumps(api.read(path, api.selection()), indent=4, ensure_ascii=False))
+
+
+def singular(plural: str) -> str:
+    """As kubectl writes names: trainjobprogress.GROUP/NAME."""
+    return "trainingjob" if plural == ALL_KINDS else plural.removesuffix("s") + "progress"
+
+
+def render(
+    rows: Sequence[Row], hidden: Set[str], shown: Terminal, flags: Dict[str, Any], *, is_wide: bool
+) -> List[str]:
+    """The head and a line for each job. What is too wide for a terminal is left out, from the least on."""
+    everywhere = bool(flags.get("all_namespaces"))
+    heads = [
+        head for head in rows[0] if (everywhere or head != "NAMESPACE") and (is_wide or head not in hidden)
+    ]
+    if not is_wide and shown.width is not None and "REASON" in rows[0]:
+        heads.append("REASON")
+    bar = _BAR if shown.is_terminal and "PROGRESS" in heads else 0
+    limit = shown.width if not is_wide else None
+    name_cells = max(max(cells_of(row["NAME"]) for row in rows), 4)
+
+    def width() -> int:
+        others = [max(len(head), *(cells_of(row[head]) for row in rows)) for head in heads if head != "NAME"]
+        return name_cells + sum(others) + 3 * len(heads) - 3 + (bar + 1 if bar else 0)
+
+    if limit is not None:
+        heads = [head for head in heads if any(row[head] for row in rows)]
+        for step in ("REASON", "AGE", "SEEN", "bar", *_EXPENDABLE):
+            if width() <= limit:
+                break
+            if step == "bar":
+                bar = 0
+            elif step in heads:
+                heads.remove(step)
+        name_cells = max(_LEAST_NAME, min(name_cells, name_cells - max(0, width() - limit)))
+    table = [[*heads]]
+    for row in rows:
+        cells = [cut(row[head], name_cells) if head == "NAME" else row[head] for head in heads]
+        if bar:
+            index = heads.index("PROGRESS")
+            cells[index] = cells[index].rjust(4) + " " + "\0" * bar if cells[index] else ""
+        table.append(cells)
+    lines = columns(table)
+    painted = [_paint(line, row, shown, bar) for line, row in zip(lines[1:], rows)]
+    return painted if flags.get("no_headers") else [shown.paint(lines[0], BOLD), *painted]
+
+
+def _paint(line: str, row: Row, shown: Terminal, bar: int) -> str:
+    """The bar in the place that is kept for it, and the phase in its colour."""
+    phase = row["PHASE"]
+    is_bad = any(row.get("REASON", "").startswith(each) for each in _FAULTS) and phase == "Running"
+    colour = RED if phase == "Failed" else YELLOW if is_bad else GREEN if phase == "Succeeded" else BLUE
+    if bar:
+        percent = row["PROGRESS"].rstrip("%")
+        share = float(percent) / 100 if percent else 0.0
+        line = line.replace("\0" * bar, shown.bar(share, bar, colour))
+    return (
+        line.replace(phase, shown.paint_phase(phase), 1) if shown.has_colour and f" {phase}" in line else line
+    )
+
+
+def follow(api: Api, output: str) -> int:
+    """Until Ctrl-C. A terminal is drawn anew; elsewhere there is a line for each job that has changed."""
+    shown = terminal()
+    if shown.is_terminal:
+        return _live(api, output)
+    told: Dict[Tuple[str, str], Row] = {}
+    is_first = True
+    while True:
+        rows, hidden = fetch(api)
+        news = []
+        for row in rows:
+            key, lasting = (
+                (row["NAMESPACE"], row["NAME"]),
+                {k: v for k, v in row.items() if k not in _OF_THE_CLOCK},
+            )
+            if told.get(key) != lasting:
+                told[key] = lasting
+                news.append(row)
+        if news:
+            lines = render(news, hidden, shown, api.flags, is_wide=output == "wide")
+            has_head = is_first or bool(api.flags.get("no_headers"))
+            sys.stdout.write("\n".join(lines if has_head else lines[1:]) + "\n")
+            sys.stdout.flush()
+            is_first = False
+        time.sleep(EVERY_S)
+
+
+def _live(api: Api, output: str) -> int:
+    """The whole screen. What does not fit is counted."""
+    sys.stdout.write("\x1b[?1049h\x1b[?25l")
+    try:
+        while True:
+            rows, hidden = fetch(api)
+            shown = terminal()
+            room = shown.height - 2
+            lines = (
+                render(rows[:room], hidden, shown, api.flags, is_wide=output == "wide")
+                if rows
+                else ["No jobs."]
+            )
+            if len(rows) > room:
+                lines[room:] = [f"… and {len(rows) - room + 1} more"]
+            sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+            sys.stdout.flush()
+            time.sleep(EVERY_S)
+    finally:
+        sys.stdout.write("\x1b[?25h\x1b[?1049l")
+        sys.stdout.flush()

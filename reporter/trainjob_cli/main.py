@@ -1,0 +1,314 @@
+"""The commands, with kubectl's own flags, which may stand anywhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+# httpx loads click, rich and Pygments for a command of its own, where they are: 40 ms that nothing here uses.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+try:
+    import click
+
+    from trainjob_client.errors import ApiError, ClientError
+
+    from .api import Api, UsageError
+except ModuleNotFoundError as error:
+    if error.name not in ("click", "httpx", "yaml"):
+        raise
+    sys.exit(f"error: {error.name} is missing: pip install 'trainjob-progress[cli]'")
+
+_VALUED = (  # flags of kubectl with a value, for every command
+    ("--kubeconfig", "FILE", "The kubeconfig to use."),
+    ("--context", "NAME", "The context of the kubeconfig."),
+    ("--cluster", "NAME", "The cluster of the kubeconfig."),
+    ("--user", "NAME", "The user of the kubeconfig."),
+    ("--as-uid", "UID", "Act as this UID."),
+    ("--token", "TOKEN", "Bearer token."),
+    ("--certificate-authority", "FILE", "CA of the API server."),
+    ("--client-certificate", "FILE", "Client certificate."),
+    ("--client-key", "FILE", "Key of the client certificate."),
+    ("--tls-server-name", "NAME", "Name in the server's certificate."),
+)
+OUTPUTS = ("json", "yaml", "wide", "name")
+
+
+def _kubectl(function: Callable[..., Any]) -> Callable[..., Any]:
+    """kubectl's flags, collected into an Api."""
+
+    def call(**given: Any) -> Any:
+        flags = {key: given.pop(key) for key in list(given) if key in _KEYS}
+        return function(Api(flags), **given)
+
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    call.__click_params__ = list(getattr(function, "__click_params__", ()))  # type: ignore[attr-defined]
+    options = [
+        click.option("-n", "--namespace", metavar="NAMESPACE", help="The namespace; default: the context's."),
+        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
+        click.option("-l", "--selector", metavar="LABELS", help="Label selector, such as team=a."),
+        click.option(
+            "--field-selector", metavar="FIELDS", help="Field selector, such as status.phase=Running."
+        ),
+        click.option(
+            "-k", "--kind", metavar="KIND", help="Jobs of one kind, such as TrainJob; default: of all."
+        ),
+        click.option("-s", "--server", metavar="URL", help="Address of the API server."),
+        click.option("--as", "as_user", metavar="USER", help="Act as this user."),
+        click.option("--as-group", multiple=True, metavar="GROUP", help="Act as this group."),
+        click.option(
+            "--insecure-skip-tls-verify", is_flag=True, help="Do not verify the server's certificate."
+        ),
+        click.option(
+            "--request-timeout", metavar="TIME", help="For one request, such as 10s.", callback=_seconds
+        ),
+        *(click.option(name, metavar=metavar, help=text) for name, metavar, text in _VALUED),
+    ]
+    found = call
+    for option in reversed(options):
+        found = option(found)
+    return found
+
+
+def _seconds(_context: click.Context, _option: click.Parameter, value: Optional[str]) -> Optional[float]:
+    from .waiting import read_duration
+
+    try:
+        return read_duration(value) if value else None
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+_KEYS = {
+    *("namespace", "all_namespaces", "selector", "field_selector", "kind", "server", "as_user", "as_group"),
+    *("insecure_skip_tls_verify", "request_timeout"),
+    *(name.lstrip("-").replace("-", "_") for name, _, _ in _VALUED),
+}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def commands() -> None:
+    """Progress of training jobs.
+
+    Without a command: the list of jobs, or with a name that one job. A job is NAME, KIND/NAME, or a name
+    from the list of all kinds, such as pytorchjobs.bert.
+    """
+
+
+@commands.command()
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Another form.")
+@click.option("-w", "--watch", is_flag=True, help="Follow changes until Ctrl-C.")
+@click.option("--no-headers", is_flag=True, help="Without the heads of columns.")
+@_kubectl
+def get(api: Api, jobs: Tuple[str, ...], output: Optional[str], watch: bool, no_headers: bool) -> int:
+    """The list of jobs, or one job."""
+    from . import listing
+
+    api.flags["no_headers"] = no_headers
+    if not jobs:
+        return listing.follow(api, output or "") if watch else listing.print_list(api, output or "")
+    from trainjob_client.requests import GROUP, path_of
+
+    from .showing import show
+
+    for index, word in enumerate(jobs):
+        place, document = api.find(word)
+        if output in ("json", "yaml"):
+            listing.print_raw(api, path_of(place.resource, place.namespace, place.name), output)
+        elif output == "name":
+            print(f"{listing.singular(place.resource)}.{GROUP}/{place.name}")
+        elif watch:
+            _follow_one(api, word)
+        else:
+            print(end="\n" if index else "")
+            show(api, place, document)
+    return 0
+
+
+def _follow_one(api: Api, word: str) -> None:
+    import time
+
+    from .showing import show
+    from .terminal import terminal
+
+    while True:
+        place, document = api.find(word)
+        if terminal().is_terminal:
+            sys.stdout.write("\x1b[H\x1b[2J")
+        show(api, place, document)
+        sys.stdout.flush()
+        if document["status"]["phase"] in ("Succeeded", "Failed"):
+            return
+        time.sleep(2.0)
+
+
+@commands.command()
+@click.argument("job")
+@click.option("-m", "--metric", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
+@click.option("--since", metavar="TIME", default="", help="A time, or a duration before now such as 1h.")
+@click.option("-o", "--output", type=click.Choice(("csv", "json", "ndjson", "yaml")), help="In a pipe: csv.")
+@_kubectl
+def history(api: Api, job: str, metric: Tuple[str, ...], since: str, output: Optional[str]) -> int:
+    """The curves of a job's metrics."""
+    from .reading import history as print_history
+
+    print_history(api, api.find(job)[0], metric, since, output or "")
+    return 0
+
+
+@commands.command()
+@click.argument("job")
+@click.option(
+    "--tail", "lines", type=click.IntRange(1, 1000), default=50, help="How many lines; default: 50."
+)
+@click.option("-p", "--previous", is_flag=True, help="Of the run before the present one.")
+@click.option("--raw", is_flag=True, help="JSON lines as they are.")
+@_kubectl
+def logs(api: Api, job: str, lines: int, previous: bool, raw: bool) -> int:
+    """The last lines of what failed first, or of rank 0. The line that says why is marked."""
+    from .reading import logs as print_logs
+
+    print_logs(api, api.find(job)[0], lines, previous or None, raw)
+    return 0
+
+
+@commands.command()
+@click.argument("job")
+@click.option(
+    "--until",
+    default="done",
+    metavar="WHAT",
+    help="done, ended, 50%, 'loss<0.3', stalled, ...; default: done.",
+)
+@click.option("--timeout", default="30s", metavar="TIME", help="Such as 12h; 0 looks once; default: 30s.")
+@_kubectl
+def wait(api: Api, job: str, until: str, timeout: str) -> int:
+    """Wait for a job. Exit code: 0 reached, 1 error, 3 ended otherwise, 4 time is over."""
+    from .waiting import read_duration, read_until, wait as wait_for
+
+    holds, seconds = read_until(until), read_duration(timeout)
+    code, text = wait_for(api, api.find(job)[0], holds, seconds)
+    print(text if code == 0 else f"error: {text}", file=sys.stdout if code == 0 else sys.stderr)
+    return code
+
+
+@commands.command()
+@click.option(
+    "--by", default="namespace", metavar="WHAT", help="namespace, queue, kind, nodePool or label:KEY."
+)
+@click.option("--window", type=click.Choice(("hour", "day", "whole")), default="day", help="Default: day.")
+@click.option("-o", "--output", type=click.Choice(("json",)))
+@_kubectl
+def top(api: Api, by: str, window: str, output: Optional[str]) -> int:
+    """The fleet by what it wastes."""
+    from .reading import top as print_top
+
+    print_top(api, by, window, output or "")
+    return 0
+
+
+@commands.command()
+@click.argument("first")
+@click.argument("second")
+@_kubectl
+def compare(api: Api, first: str, second: str) -> int:
+    """Two jobs beside each other, and their loss at the same steps."""
+    from .showing import compare as print_both
+
+    print_both(api, api.find(first), api.find(second))
+    return 0
+
+
+@commands.command()
+@click.argument("job")
+@_kubectl
+def why(api: Api, job: str) -> int:
+    """Why a job is as it is, and what to do."""
+    from .reading import why as explain
+
+    explain(*api.find(job))
+    return 0
+
+
+@commands.command()
+@_kubectl
+def check(api: Api) -> int:
+    """What lies between you and the progress of your jobs. Exit code 1 with a fault."""
+    from .reading import check as look
+    from .terminal import terminal, wrap
+
+    code, lines = look(api)
+    print("\n".join(wrap(line, terminal().width) for line in lines))
+    return code
+
+
+@commands.command()
+@click.option("--port", default=0, help="Of the proxy on this machine; default: a free one.")
+@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@_kubectl
+def dashboard(api: Api, port: int, no_browser: bool) -> int:
+    """The page, through `kubectl proxy`, until Ctrl-C."""
+    from .dashboard import serve
+
+    return serve(api, port, no_browser)
+
+
+@commands.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION]... -- COMMAND...")
+def run(words: Tuple[str, ...]) -> int:
+    """Run a command here and report what it prints: python -m trainjob_progress.run."""
+    os.execv(sys.executable, [sys.executable, "-m", "trainjob_progress.run", *words])  # noqa: S606
+    return 1
+
+
+def ordered(words: Sequence[str]) -> List[str]:
+    """With the command first: kubectl's flags may come before it. Without a command it is `get`."""
+    valued = {"-n", "-l", "-k", "-s", "-o", "-m"}
+    for command in commands.commands.values():
+        valued |= {
+            name
+            for each in command.params
+            if isinstance(each, click.Option) and not each.is_flag
+            for name in each.opts
+        }
+    index = 0
+    while index < len(words) and words[index] != "--":
+        word = words[index]
+        if not word.startswith("-"):
+            if word in commands.commands:
+                return [word, *words[:index], *words[index + 1 :]]
+            break
+        index += 2 if word in valued else 1
+    if any(each in ("-h", "--help") for each in words):
+        return list(words)
+    return ["get", *words]
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """The exit code."""
+    given = list(sys.argv[1:] if words is None else words)
+    name = "kubectl trainjob-progress" if "kubectl-" in os.path.basename(sys.argv[0]) else "trainjob-progress"
+    try:
+        code = commands.main(ordered(given), prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except ApiError as error:  # as kubectl says it
+        print(f"Error from server ({error.reason}): {error.message}", file=sys.stderr)
+    except (ClientError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        print(f"error: {text}", file=sys.stderr)
+    except click.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
+        return 141
+    return 1
+
+
+def script() -> None:
+    """`kubectl-trainjob_progress` and `trainjob-progress`."""
+    sys.exit(main())

@@ -1,0 +1,394 @@
+"""`kubectl trainjob-progress`: what is printed for which answers, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainjob_cli import complete, main as commands, terminal as drawing, waiting
+from trainjob_cli.api import UsageError
+from trainjob_cli.listing import render
+from trainjob_cli.reading import readable
+from trainjob_cli.terminal import Terminal
+from trainjob_client.requests import PREFIX, Answer, Call
+from trainjob_client.session import Session
+
+HEADS = ("Name", "Kind", "Phase", "Progress", "Step", "Loss", "ETA", "Seen", "Age", "Reason", "Message")
+TEAM = f"{PREFIX}/namespaces/team-a"
+SCREEN = Terminal(is_terminal=True, has_colour=False, has_blocks=True, width=80)
+
+
+def job(name: str = "bert", phase: str = "Running", **more: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "team-a", "uid": "u", "resourceVersion": "1"}
+    return {"kind": "TrainJobProgress", "metadata": meta, "status": {"phase": phase, **more}}
+
+
+def table(*rows: tuple[str, ...]) -> dict[str, Any]:
+    hidden = ("Reason", "Message")
+    heads = [{"name": each, "priority": int(each in hidden)} for each in HEADS]
+    meta = {"metadata": {"namespace": "team-a"}}
+    found = [{"cells": [*row, *[None] * (len(HEADS) - len(row))], "object": meta} for row in rows]
+    return {"columnDefinitions": heads, "rows": found, "metadata": {}}
+
+
+def refusal(code: int, reason: str, message: str) -> Answer:
+    status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": {"name": "x"}}
+    return Answer(code, json.dumps(status).encode())
+
+
+class Cluster:
+    """What each path answers; what is not there is not found."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[Call] = []
+
+    def send(self, call: Call) -> Answer:
+        self.asked.append(call)
+        found = self.answers.get(call.path)
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        if found is None:
+            return refusal(404, "NotFound", f'"{call.path.rpartition("/")[2]}" not found')
+        return found if isinstance(found, Answer) else Answer(200, json.dumps(found).encode())
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    found = Cluster()
+    monkeypatch.setattr(Session, "send", lambda _, call: found.send(call))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    config = {
+        "current-context": "one",
+        "clusters": [{"name": "a", "cluster": {"server": "https://example"}}],
+        "contexts": [{"name": "one", "context": {"cluster": "a", "namespace": "team-a"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    return found
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*words: str) -> tuple[int, str, str]:
+        code = commands.main(words)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+# --- what is typed
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("", "get"),
+        ("-A", "get -A"),
+        ("bert -o json", "get bert -o json"),
+        ("-n team-a logs bert", "logs -n team-a bert"),
+        ("--context why history bert", "history --context why bert"),
+        ("-w", "get -w"),
+        ("get top", "get top"),
+        ("--help", "--help"),
+        ("run -- python train.py", "run -- python train.py"),
+    ],
+)
+def test_flags_may_stand_before_the_command_and_the_command_may_be_left_out(typed: str, meant: str) -> None:
+    assert commands.ordered(typed.split()) == meant.split()
+
+
+RUNNING = job(
+    progressPercentage=50,
+    metrics=[{"name": "loss", "value": "0.25"}],
+    steps={"current": 500},
+    conditions=[{"type": "Stalled", "status": "True"}, {"type": "Fresh", "status": "False"}],
+)
+
+
+@pytest.mark.parametrize(
+    ("until", "holds"),
+    [
+        ("50%", True),
+        ("50.5%", False),
+        ("loss<0.3", True),
+        ("loss <= 0.25", True),
+        ("loss>0.3", False),
+        ("accuracy>0.3", False),
+        ("step>=500", True),
+        ("Stalled", True),
+        ("fresh", False),
+        ("running", True),
+        ("done", False),
+        ("ended", False),
+    ],
+)
+def test_what_may_be_waited_for(until: str, holds: bool) -> None:
+    assert waiting.read_until(until)(RUNNING) is holds
+
+
+@pytest.mark.parametrize("until", ["", "loss<", "loss<low", "a b", "50 %"])
+def test_what_cannot_be_waited_for_is_refused(until: str) -> None:
+    with pytest.raises(UsageError, match="--until"):
+        waiting.read_until(until)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("1h30m", 5400), ("1.5d", 129_600)]
+)
+def test_durations_are_as_kubectls_with_days(text: str, seconds: float) -> None:
+    assert waiting.read_duration(text) == seconds
+    with pytest.raises(UsageError):
+        waiting.read_duration(text + "x")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "code", "says"),
+    [
+        ([job(), job(phase="Succeeded")], 0, "bert condition met"),
+        ([job(), job(phase="Failed", failure={"message": "OOMKilled."})], 3, "has ended: Failed. OOMKilled."),
+        ([job()], 4, "timed out waiting"),
+    ],
+)
+def test_the_exit_code_of_a_wait_says_how_it_ended(
+    cluster: Cluster, run: Run, jobs: list[Any], code: int, says: str
+) -> None:
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = jobs
+    found, out, err = run("wait", "bert", "--timeout", "0" if code == 4 else "1h")
+    assert found == code
+    assert says in out + err
+
+
+# --- which job is meant
+
+
+def test_a_bare_name_is_a_trainjob_or_the_only_job_of_that_name(cluster: Cluster, run: Run) -> None:
+    def of(resource: str) -> dict[str, Any]:
+        return {**job(f"{resource}.mlp"), "jobRef": {"resource": resource, "name": "mlp"}}
+
+    cluster.answers[f"{TEAM}/trainingjobs"] = {"items": [of("pytorchjobs")]}
+    cluster.answers[f"{TEAM}/pytorchjobs/mlp"] = job("mlp")
+    assert run("mlp", "-o", "name")[:2] == (0, "pytorchjobprogress.visibility.trainer.kubeflow.org/mlp\n")
+    cluster.answers[f"{TEAM}/trainingjobs"] = {"items": [of("pytorchjobs"), of("jobs")]}
+    code, _, err = run("why", "mlp")
+    assert (code, err) == (
+        1,
+        "error: mlp is the name of several jobs; say which one: pytorchjobs/mlp, jobs/mlp\n",
+    )
+    assert run("nobody")[::2] == (1, 'Error from server (NotFound): "nobody" not found\n')
+
+
+# --- what is printed
+
+
+def test_the_list_is_the_servers_table_with_what_may_be_typed_again(cluster: Cluster, run: Run) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = table(
+        ("trainjobs.bert", "TrainJob", "Running", "45%", "450/1000"),
+        ("pytorchjobs.mlp", "PyTorchJob", "Failed"),
+    )
+    code, out, err = run("-l", "team=a")
+    assert (code, err) == (0, "")
+    assert [re.split(r"  +", line)[:4] for line in out.splitlines()] == [
+        ["NAME", "KIND", "PHASE", "PROGRESS"],
+        ["bert", "TrainJob", "Running", "45%"],
+        ["pytorchjobs.mlp", "PyTorchJob", "Failed"],
+    ]
+    assert cluster.asked[-1].parameters == [("labelSelector", "team=a")]
+    assert (
+        run("-o", "name")[1].splitlines()[0] == "trainingjob.visibility.trainer.kubeflow.org/trainjobs.bert"
+    )
+    assert "NAME" not in run("--no-headers")[1]
+    assert "MESSAGE" in run("-o", "wide")[1]
+
+
+def test_an_empty_list_says_so_as_kubectl_does(cluster: Cluster, run: Run) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = table()
+    assert run() == (0, "", "No resources found in team-a namespace.\n")
+    cluster.answers[f"{TEAM}/trainingjobs"] = refusal(403, "Forbidden", "no")
+    assert run() == (1, "", "Error from server (Forbidden): no\n")
+
+
+ROWS = [
+    dict(zip(("NAMESPACE", *map(str.upper, HEADS)), cells.split(","), strict=True))
+    for cells in (
+        "a,a-job-with-a-rather-long-name-1,PyTorchJob,Running,45%,450/1000,0.3,12m,5s,3h,Stalled,",
+        "a,日本語の名前,TrainJob,Failed,,,,,9s,3h,OOMKilled,",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (200, "NAME KIND PHASE PROGRESS STEP LOSS ETA SEEN AGE REASON"),
+        (100, "NAME KIND PHASE PROGRESS STEP LOSS ETA"),
+        (80, "NAME PHASE PROGRESS STEP LOSS ETA"),
+        (40, "NAME PHASE PROGRESS"),
+    ],
+)
+def test_what_a_terminal_is_too_narrow_for_is_left_out(width: int, heads: str) -> None:
+    shown = Terminal(is_terminal=True, has_blocks=True, width=width)
+    lines = render(ROWS, {"REASON", "MESSAGE"}, shown, {}, is_wide=False)
+    assert lines[0].split() == heads.split()
+    assert max(map(drawing.cells_of, lines)) <= width
+
+
+def test_colour_is_there_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen:
+        encoding = "utf-8"
+
+        def isatty(self) -> bool:
+            return True
+
+    def of(**environment: str) -> Terminal:
+        for name in ("NO_COLOR", "TERM"):
+            monkeypatch.setenv(name, environment.get(name, ""))
+        return Terminal.of(Screen())  # type: ignore[arg-type]
+
+    assert of(TERM="xterm").has_colour
+    assert not of(TERM="xterm", NO_COLOR="1").has_colour
+    assert of(TERM="xterm", NO_COLOR="1").has_blocks
+    for term in ("dumb", ""):
+        dumb = of(TERM=term)
+        assert (dumb.has_colour, dumb.has_blocks, dumb.is_terminal) == (False, False, False)
+        assert dumb.bar(0.5, 4) == "##.."
+    assert SCREEN.bar(0.55, 4) == "██▎░"
+
+
+def test_a_curve_fits_and_names_its_ends() -> None:
+    points = [(float(step), 1 / (step + 1)) for step in range(100)]
+    for shown in (SCREEN, Terminal()):
+        lines = drawing.curve(points, 40, 6, shown)
+        assert len(lines) == 7
+        assert max(map(len, lines)) <= 40
+        assert lines[0].startswith("   1 ")
+        assert lines[5].startswith("0.01 ")
+        assert lines[6].split() == ["0", "99"]
+
+
+DESCRIBED = job(
+    phase="Failed",
+    progressPercentage=23,
+    steps={"current": 14, "total": 60},
+    metrics=[{"name": "loss", "value": "1.461328"}, {"name": "evil\x1b[2J", "value": "\x1b]0;title\x07"}],
+    failure={"message": "OOMKilled on node-0.", "hint": "Raise its limit.", "retryable": False},
+    conditions=[
+        {"type": "Stalled", "status": "True", "reason": "NoAdvance", "message": "No advance for 6m."}
+    ],
+    goodput={"whole": {"percentage": 77.4, "seconds": {"productive": 60, "starting": 20, "stalled": 20}}},
+    message="working \x1b[31mhard",
+)
+
+
+def test_one_job_is_told_in_words_and_drives_no_terminal(cluster: Cluster, run: Run) -> None:
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = DESCRIBED
+    series = {"metric": "loss", "steps": [1, 2], "times": [1, 2], "values": ["2", "1"]}
+    cluster.answers[f"{TEAM}/trainjobs/bert/history"] = {"series": [series]}
+    code, out, _ = run("bert")
+    assert code == 0
+    assert "\x1b" not in out
+    for part in (
+        "team-a/bert  Failed",
+        "23%",
+        "14 of 60",
+        "loss 1.461",
+        "OOMKilled on node-0.",
+        "Stalled (NoAdvance):",
+        "Goodput 77% of 1m40s",
+        "Productive 60%, Starting 20%, Stalled 20%",
+        "loss: 2 → 1",
+    ):
+        assert part in out, part
+    out = run("why", "bert")[1]
+    for part in ("Raise its limit.", "Another attempt will fail in the same way.", "logs bert -n team-a"):
+        assert part in out
+
+
+def test_two_jobs_are_compared_at_the_same_steps(cluster: Cluster, run: Run) -> None:
+    for name, end, value in (("bert", 100, "0.5"), ("gpt", 400, "0.7")):
+        cluster.answers[f"{TEAM}/trainjobs/{name}"] = job(name, metrics=[{"name": "loss", "value": value}])
+        steps = list(range(0, end + 1, 10))
+        series = {"metric": "loss", "steps": steps, "times": steps, "values": [value] * len(steps)}
+        cluster.answers[f"{TEAM}/trainjobs/{name}/history"] = {"series": [series]}
+    rows = [re.split(r"  +", line) for line in run("compare", "bert", "gpt")[1].splitlines()]
+    assert ["loss", "0.5", "0.7"] in rows
+    assert ["loss at 25", "0.5", "0.7"] in rows
+    assert ["loss at 100", "0.5", "0.7"] in rows
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("plain text", "plain text"),
+        ("{not json", "{not json"),
+        ("[1]", "[1]"),
+        ("{}", "{}"),
+        (
+            '{"time": "12:00", "level": "info", "message": "epoch ended", "epoch": 2, "note": "a b"}',
+            '12:00 INFO epoch ended epoch=2 note="a b"',
+        ),
+        ('{"step": 5, "loss": 0.25}', "step=5 loss=0.25"),
+        ('{"msg": "\\u001b[2J"}', "\ufffd[2J"),
+    ],
+)
+def test_json_lines_of_a_log_are_made_readable(line: str, text: str) -> None:
+    assert readable(line) == text
+
+
+def test_the_fleet_is_sorted_by_what_it_wastes(cluster: Cluster, run: Run) -> None:
+    def group(name: str | None, stalled: int) -> dict[str, Any]:
+        goodput = {"percentage": 50.0, "acceleratorSeconds": {"productive": 10**6, "stalled": stalled}}
+        return {"name": name, "jobs": 2, "running": 1, "accelerators": 8, "goodput": goodput}
+
+    groups = [group("team-a", 3600), group("team-b", 36_000), group(None, 60)]
+    cluster.answers[f"{PREFIX}/trainingjobs"] = {"groups": groups, "total": group(None, 39_660)}
+    lines = run("top", "-A", "--by", "label:team", "--window", "hour")[1].splitlines()
+    assert [line.split()[0] for line in lines] == ["LABEL:TEAM", "team-b", "team-a", "(none)", "(all)"]
+    assert lines[1].split()[-1] == "10.0h"
+    assert cluster.asked[-1].parameters == [("sumBy", "label:team"), ("window", "hour")]
+
+
+def test_a_check_ends_at_the_first_broken_link(cluster: Cluster, run: Run) -> None:
+    code, out, _ = run("check")
+    assert (code, out.splitlines()[-1]) == (1, 'FAULT "v1alpha1" not found')
+    cluster.answers[PREFIX] = {"resources": [{"name": "trainjobs"}, {"name": "trainjobs/history"}]}
+    silent = job(conditions=[{"type": "Reporting", "status": "False"}], observation={"message": "no file"})
+    cluster.answers[f"{TEAM}/trainingjobs"] = {"items": [silent, job("fine")]}
+    code, out, _ = run("check")
+    assert code == 1
+    assert out.splitlines()[1:] == [
+        "ok    the API is served, with trainjobs",
+        "ok    2 jobs may be read in namespace team-a",
+        "FAULT bert does not report: no file",
+    ]
+
+
+# --- completion
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        (["lo"], ["logs"]),
+        (["logs", ""], ["bert", "pytorchjobs.mlp"]),
+        (["-n", "team-a", "why", "be"], ["bert"]),
+        (["get", "-o", "j"], ["json"]),
+        (["wait", "bert", "--until", "d"], ["done", "diverged"]),
+        (["get", "--context", ""], ["one"]),
+        (["top", "--win"], ["--window"]),
+        (["logs", "-n", ""], []),
+    ],
+)
+def test_kubectl_is_told_what_may_come_next(cluster: Cluster, typed: list[str], found: list[str]) -> None:
+    rows = (("trainjobs.bert", "TrainJob", "Running"), ("pytorchjobs.mlp", "PyTorchJob", "Failed"))
+    cluster.answers[f"{TEAM}/trainingjobs"] = table(*rows)
+    assert complete.candidates(typed) == found
