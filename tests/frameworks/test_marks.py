@@ -167,6 +167,41 @@ def test_an_asynchronous_save_of_lightning_counts_when_it_is_complete(
     assert spent(progress)["checkpointSave"] < SLOW_S
 
 
+def test_an_asynchronous_save_of_lightning_that_fails_is_no_checkpoint(
+    progress: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lightning = pytest.importorskip("lightning.pytorch")
+    from lightning.pytorch.plugins.io import AsyncCheckpointIO, TorchCheckpointIO
+
+    from trainjob_progress.integrations.lightning import ReportProgress
+
+    from .test_lightning import Digits, loader, make_trainer
+
+    class Saving(lightning.Callback):  # type: ignore[misc,name-defined]
+        def on_train_batch_end(
+            self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+        ) -> None:
+            if batch_idx == 5:
+                trainer.save_checkpoint(tmp_path / "saved.ckpt")
+
+    def fail(*_: Any, **__: Any) -> None:
+        time.sleep(SLOW_S)  # until after it was begun
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(TorchCheckpointIO, "save_checkpoint", fail)
+    trainer = make_trainer(
+        tmp_path,
+        [ReportProgress(), Saving()],
+        max_epochs=1,
+        plugins=[AsyncCheckpointIO()],
+        enable_checkpointing=False,
+    )
+    with pytest.raises(OSError, match="No space left"):
+        trainer.fit(Digits(), loader())
+    assert progress.last["step"] > 6
+    assert "checkpoint" not in progress.last
+
+
 def test_keras(progress: Progress, tmp_path: Path) -> None:
     os.environ.setdefault("KERAS_BACKEND", "jax")
     keras = pytest.importorskip("keras")

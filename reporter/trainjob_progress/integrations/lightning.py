@@ -108,5 +108,13 @@ class ReportProgress(ReportingCallback, Callback):
 
 def _find_saving(trainer: Any) -> list[Any]:
     """By which a checkpoint of AsyncCheckpointIO is complete: its thread takes one task at a time."""
-    executor = getattr(trainer.strategy.checkpoint_io, "_executor", None)
-    return [executor.submit(bool)] if executor is not None else []
+    saving = trainer.strategy.checkpoint_io
+    executor = getattr(saving, "_executor", None)
+    return [executor.submit(_raise_error, saving)] if executor is not None else []
+
+
+def _raise_error(saving: Any) -> None:
+    """Of a save that has failed: it keeps that instead of raising."""
+    error = getattr(saving, "_error", None)
+    if error is not None:
+        raise error
