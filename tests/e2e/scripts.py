@@ -258,3 +258,19 @@ class Server(socketserver.ThreadingTCPServer):
 
 Server(("", int(os.environ["TRAINJOB_PROGRESS_PORT"])), Answer).serve_forever()
 """
+
+# A step each half second, half of it spent in a loader; one checkpoint, at the first step.
+LOADING = """
+import datetime, itertools, json, os, time
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+
+path, saved = os.environ["TRAINJOB_PROGRESS_FILE"], {"step": 1, "timestamp": now()}
+for step in itertools.count(1):
+    found = {"step": step, "timestamp": now(), "timeSpent": {"dataLoading": step / 4}, "checkpoint": saved}
+    with open(path + ".new", "w") as file:
+        json.dump(found, file)
+    os.rename(path + ".new", path)
+    time.sleep(0.5)
+"""

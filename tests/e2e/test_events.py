@@ -18,6 +18,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import NAMESPACE, apply_rights
 from tests.e2e.processes import PATIENCE_S, wait_until
 from tests.e2e.replicas import Replicas
+from tests.e2e.scripts import LOADING
 from tests.e2e.visibility_server import service_account_kubeconfig
 from tests.e2e.workspace import Workspace
 from tests.jobs import document
@@ -135,3 +136,27 @@ def test_what_happens_to_a_run_is_an_event_once_whichever_replica_saw_it_and_aft
     events = _events(workspace, "unstable")
     assert sorted(event["reason"] for event in events) == ["TrainingDiverged", "TrainingFinished"]
     assert_untold(str(events), where="Events")
+
+
+def test_a_crash_loop_and_a_run_without_a_checkpoint_are_events(
+    workspace: Workspace, replicas: Replicas
+) -> None:
+    file = {"TRAINJOB_PROGRESS_FILE": "/tmp/trainjob-progress.json"}  # never written
+    workspace.start_job("crashes", "raise SystemExit(1)", env=file)
+    workspace.start_job("unsaved", LOADING, annotations={"at-risk-after": "10s", "interval": "5s"})
+    expected = {
+        "crashes": ("NoProgress", "attempts in a row"),
+        "unsaved": ("AtRisk", "checkpoint is of step 1."),
+    }
+    for job, (condition, says) in expected.items():
+        waited = workspace.wait_condition(job, condition, "True")
+        assert says in waited["message"]
+
+        def is_told(job: str = job, reason: str = f"Training{condition}") -> Object:
+            told = [event for event in _events(workspace, job) if event["reason"] == reason]
+            assert len(told) == 1
+            return told[0]
+
+        told = wait_until(is_told, what=f"{condition} is an Event")
+        assert told["type"] == "Warning"
+        assert says in told["note"]

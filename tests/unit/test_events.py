@@ -139,6 +139,9 @@ def reasons(cluster: FakeCluster) -> list[str]:
             ("Warning", "TrainingStraggling"),
         ),
         (shown(), shown(condition("Plateaued")), ("Normal", "TrainingPlateaued")),
+        (shown(), shown(condition("NoProgress")), ("Warning", "TrainingNoProgress")),
+        (shown(condition("AtRisk", "False")), shown(condition("AtRisk")), ("Warning", "TrainingAtRisk")),
+        (shown(), shown(condition("LowGoodput")), ("Warning", "TrainingLowGoodput")),
         (shown(), shown(condition("Complete"), phase=Phase.SUCCEEDED), ("Normal", "TrainingFinished")),
         (shown(), shown(condition("Failed"), phase=Phase.FAILED), ("Warning", "TrainingFailed")),
         (

@@ -10,14 +10,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
 from visibility_api.jobs.conditions import evaluate
-from visibility_api.jobs.goodput import account_of, reckon_until, wasted
+from visibility_api.jobs.goodput import account_of, read_goodput, reckon_until, wasted
 from visibility_api.jobs.holding import hold
 from visibility_api.jobs.job import Phase, Rank0, Termination, TrainingJob
+from visibility_api.jobs.ledger import DAY_S, HOUR_S
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.record import summarise
 from visibility_api.jobs.saved_account import save_account
@@ -340,3 +342,22 @@ def test_at_no_moment_is_an_end_in_the_past_or_a_time_in_the_future(life: Life) 
         if shown.phase is not Phase.RUNNING or not is_fresh(shown):
             assert (shown.steps_per_s, shown.completion_at) == (None, None)
             assert shown.remaining_s in (None, 0)
+
+
+@settings(max_examples=60)
+@given(lives())
+def test_at_every_moment_the_kinds_of_time_sum_to_the_whole_whatever_the_source(life: Life) -> None:
+    world = World(life)
+    server = Server(world)
+    server.look()
+    for _ in world.moments():
+        server.look()
+        account = read_goodput(server.shown.goodput)
+        assert account is not None
+        ledger, passed_s = account.ledger, (world.now - T0).total_seconds()
+        assert min(ledger.whole) >= 0
+        assert sum(ledger.whole) == pytest.approx(ledger.until - ledger.began, abs=1)
+        if server.shown.phase is Phase.RUNNING:  # of one that waits or has ended it does not go on
+            assert ledger.until - T0.timestamp() == pytest.approx(passed_s, abs=1)
+        for window_s, seconds in ((HOUR_S, ledger.hour()), (DAY_S, ledger.day())):
+            assert sum(seconds) == pytest.approx(min(window_s, ledger.until - ledger.began), abs=1)
