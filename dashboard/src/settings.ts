@@ -30,7 +30,7 @@ export interface SavedView {
 const KEY = "trainjob-visibility";
 const MOST_NAMESPACES = 8;
 const MOST_PINNED = 50;
-const MOST_VIEWS = 30;
+export const MOST_VIEWS = 30;
 const USUAL: Settings = {
   theme: "auto",
   zone: undefined,
@@ -110,7 +110,7 @@ function isZone(zone: string): boolean {
 
 /** In place of one of the same name, if there is one. */
 export function saveView(settings: Settings, view: SavedView): Settings {
-  return { ...settings, views: [...removeView(settings, view.name).views, view].slice(-MOST_VIEWS) };
+  return { ...settings, views: [...removeView(settings, view.name).views, view] };
 }
 
 export function removeView(settings: Settings, name: string): Settings {

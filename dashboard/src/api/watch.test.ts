@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 
+import { serverNow } from "./clock";
 import type { WatchEvent } from "./types";
 import { Watch, type Link } from "./watch";
 
@@ -116,6 +117,21 @@ test("without the right to list it is said, and not asked again", async () => {
   await vi.waitFor(() => expect(seen.states).toHaveLength(2), PATIENCE);
   expect(seen.states[1]).toMatchObject({ state: "refused", error: { code: 403, message: "bob may not" } });
   expect(asked).toHaveLength(1);
+  watch.stop();
+});
+
+test.each([
+  [90, 90],
+  [86_400, 600], // no server is away for a day
+])("a server that asks to come again after %i s is asked then", async (asked, waited) => {
+  const headers = { "Retry-After": String(asked) };
+  serve(
+    () => new Response(JSON.stringify({ code: 429, details: { retryAfterSeconds: asked } }), { status: 429, headers }),
+  );
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("lost"), PATIENCE);
+  expect((seen.states.at(-1)!.retryAt! - serverNow()) / 1000).toBeCloseTo(waited, -1);
   watch.stop();
 });
 

@@ -28,6 +28,7 @@ const PAGE_ITEMS = 500; // about a megabyte: parsed well within a frame or two
 const WATCH_S = 240;
 export const SILENCE_MS = 75_000;
 const SHORTEST_MS = 1000; // a watch that ends sooner is a fault
+const MOST_ASKED_MS = 600_000; // to come again after
 const RELIST_MS = 30_000; // for whoever may list and not watch
 
 /** Whether what is shown is current. `asOf`: when it last was, by the server's clock; absent when it never was. */
@@ -259,7 +260,7 @@ export class Watch {
   private async wait(error: Error, running: AbortSignal): Promise<void> {
     const isExpired = error instanceof OtherKinds || (error instanceof ApiError && error.code === 410);
     const asked = error instanceof ApiError ? (error.retryAfterSeconds ?? 0) * 1000 : 0;
-    const ms = Math.max(Math.min(asked, 30_000), this.backoff.nextMs());
+    const ms = Math.max(Math.min(asked, MOST_ASKED_MS), this.backoff.nextMs());
     if (!isExpired || this.state === "lost") {
       this.say("lost", { error: toFault(error), retryAt: serverNow() + ms });
     }

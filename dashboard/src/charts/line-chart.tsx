@@ -1,4 +1,4 @@
-/** A chart of curves, drawn by uPlot on a canvas. Zoomed by dragging, with the wheel of keys + and −, back with 0. */
+/** A chart of curves, drawn by uPlot on a canvas. Read and zoomed with a mouse, a finger, or keys. */
 
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
@@ -36,6 +36,8 @@ interface Props {
   zoom: (range: Range | undefined) => void;
   /** The place under the pointer; undefined when there is none. */
   point: (x: number | undefined) => void;
+  /** Whether the keyboard is in it. */
+  read: (isRead: boolean) => void;
   height: number;
   syncKey: string;
   description: string;
@@ -76,7 +78,14 @@ export function LineChart(props: Props) {
       tabIndex={0}
       aria-label={description}
       style={{ height: `${height}px` }}
-      onKeyDown={(event) => zoomByKey(event, chart.current, latest.current.zoom)}
+      onFocus={() => props.read(true)}
+      onBlur={() => {
+        props.read(false);
+        chart.current?.setCursor({ left: -10, top: -10 });
+      }}
+      onKeyDown={(event) => {
+        if (chart.current && !readByKey(event, chart.current)) zoomByKey(event, chart.current, latest.current.zoom);
+      }}
     />
   );
 }
@@ -170,7 +179,12 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
         },
       ],
       setCursor: [(chart) => latest.current.point(chart.data[0][chart.cursor.idx ?? -1])],
-      ready: [(chart) => chart.over.addEventListener("dblclick", () => latest.current.zoom(undefined))],
+      ready: [
+        (chart) => {
+          chart.over.addEventListener("dblclick", () => latest.current.zoom(undefined));
+          zoomByFinger(chart);
+        },
+      ],
       drawClear: [(chart) => drawMarks(chart, latest.current)],
     },
   };
@@ -248,8 +262,48 @@ function drawMarks(chart: uPlot, { marks, plan, colours }: Props): void {
   ctx.restore();
 }
 
-function zoomByKey(event: KeyboardEvent, chart: uPlot | undefined, zoom: Props["zoom"]): void {
-  const { min, max } = chart?.scales["x"] ?? {};
+/** A finger that is drawn across selects, as the mouse does: uPlot knows no touch. Up and down the page is scrolled. */
+function zoomByFinger(chart: uPlot): void {
+  const { over } = chart;
+  let from: number | undefined;
+  const place = (event: PointerEvent) =>
+    Math.max(0, Math.min(over.clientWidth, event.clientX - over.getBoundingClientRect().left));
+  const select = (to: number, isDone: boolean) => {
+    const [left, width] = [Math.min(from ?? to, to), Math.abs(to - (from ?? to))];
+    chart.setSelect({ left, width, top: 0, height: over.clientHeight }, isDone);
+  };
+  over.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "touch") from = event.isPrimary ? place(event) : undefined;
+  });
+  over.addEventListener("pointermove", (event) => from !== undefined && select(place(event), false));
+  over.addEventListener("pointerup", (event) => {
+    if (from !== undefined) select(place(event), true);
+    from = undefined;
+  });
+  over.addEventListener("pointercancel", () => {
+    if (from !== undefined) select(from, false);
+    from = undefined;
+  });
+}
+
+/** Goes from point to point. Returns whether the key was one for that. */
+function readByKey(event: KeyboardEvent, chart: uPlot): boolean {
+  const [xs] = chart.data;
+  const { min, max } = chart.scales["x"] ?? {};
+  if (min == null || max == null || event.shiftKey || event.ctrlKey || event.metaKey || event.altKey) return false;
+  const first = xs.findIndex((x) => x >= min);
+  const last = xs.findLastIndex((x) => x <= max);
+  const at = chart.cursor.idx ?? last;
+  const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: first, End: last }[event.key];
+  if (to === undefined) return false;
+  event.preventDefault();
+  const x = xs[Math.max(first, Math.min(last, to))];
+  if (x !== undefined) chart.setCursor({ left: chart.valToPos(x, "x"), top: chart.over.clientHeight / 2 });
+  return true;
+}
+
+function zoomByKey(event: KeyboardEvent, chart: uPlot, zoom: Props["zoom"]): void {
+  const { min, max } = chart.scales["x"] ?? {};
   if (min == null || max == null) return;
   const width = max - min;
   const moves: Record<string, Range | undefined> = {

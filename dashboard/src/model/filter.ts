@@ -1,6 +1,6 @@
 /** Which jobs are shown. Written into the address of the page, so that a link shows the same. */
 
-import { FLAGS, hasFailedToday, isWasting, type Flag, type Job } from "./job";
+import { FLAGS, hasFailedToday, isOfToday, isWasting, type Flag, type Job } from "./job";
 import type { Phase } from "../api/types";
 import { isGrouping, type Grouping } from "./groups";
 import { isSortKey, type SortKey } from "./sort";
@@ -120,7 +120,7 @@ export function matcher(filter: Filter, today: Today): (job: Job) => boolean {
 
 export function hasTrouble(job: Job, trouble: Trouble, { now, zone }: Today): boolean {
   if (trouble === "Failed today") return hasFailedToday(job, now, zone);
-  return trouble === "Wasting" ? isWasting(job) : job.flags.includes(trouble);
+  return trouble === "Wasting" ? isWasting(job) : job.flags.includes(trouble) && isOfToday(job, now, zone);
 }
 
 export function isFiltering(filter: Filter): boolean {

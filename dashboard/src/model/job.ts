@@ -42,6 +42,8 @@ export interface Job extends JobRef {
   /** The last one that is complete. */
   readonly checkpoint: { readonly step: number; readonly at: number } | undefined;
   readonly searched: string;
+  /** Its name, with which names are sorted: 2 comes before 10. */
+  readonly sorted: string;
 }
 
 /** What is wrong with a job, the worst first. */
@@ -127,6 +129,10 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     goodput: status.goodput?.whole.percentage,
     checkpoint: status.checkpoint && { step: status.checkpoint.step, at: time(status.checkpoint.time) },
     searched: `${namespace}/${name} ${queue} ${node} ${owner}`.toLowerCase(),
+    sorted: name.replace(
+      /0*(\d+)/g,
+      (_, digits: string) => String.fromCharCode(48 + Math.min(digits.length, 9)) + digits,
+    ),
   };
 }
 
@@ -181,8 +187,12 @@ const STUCK: ReadonlySet<Flag> = new Set(["Stalled", "Diverged", "No progress"])
 export const isStuckBy = (flag: Flag | undefined) => flag !== undefined && STUCK.has(flag);
 export const isStuck = ({ flags }: Job) => flags.some(isStuckBy);
 
+/** What ended on another day needs no look any more. */
+export const isOfToday = (job: Job, now: number, zone: string | undefined) =>
+  !hasEnded(job.phase) || (now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone));
+
 export const hasFailedToday = (job: Job, now: number, zone: string | undefined) =>
-  job.phase === "Failed" && now - job.ended < 48 * 3600_000 && isSameDay(job.ended, now, zone);
+  job.phase === "Failed" && isOfToday(job, now, zone);
 
 export const holdsAccelerators = (job: Job) =>
   job.accelerators > 0 && (job.phase === "Running" || job.phase === "Initializing");

@@ -22,8 +22,15 @@ export function labelsOf(jobs: Iterable<{ readonly labels: Labels }>): string[] 
   return [...found].sort().slice(0, MOST_OFFERED);
 }
 
-export const keptLabels = (labels: Labels): Labels =>
-  Object.keys(labels).length <= MOST ? labels : Object.fromEntries(Object.entries(labels).slice(0, MOST));
+const OF_TOOLS = /(^|\.)(kubernetes|k8s|kubeflow)\.(io|org)\//;
+
+/** Of too many those that people have chosen. */
+export function keptLabels(labels: Labels): Labels {
+  const all = Object.entries(labels);
+  if (all.length <= MOST) return labels;
+  const weight = ([name]: [string, string]) => (OWNER.test(name) ? 0 : OF_TOOLS.test(name) ? 2 : 1);
+  return Object.fromEntries(all.sort((one, other) => weight(one) - weight(other)).slice(0, MOST));
+}
 
 /** "" for a job that has no such label. */
 export const labelOf = ({ labels }: { labels: Labels }, name: string): string =>

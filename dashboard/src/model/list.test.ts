@@ -19,7 +19,8 @@ function job(name: string, status: Partial<ProgressStatus> = {}, labels: Record<
 const holding = (accelerators: number, wastedAcceleratorSeconds = 0) => ({
   resources: { accelerators, byName: [], acceleratorSeconds: 0, wastedAcceleratorSeconds },
 });
-const is = (type: string) => ({ type, status: "True", reason: "R", message: "", lastTransitionTime: "" }) as never;
+const is = (type: string, status = "True") =>
+  ({ type, status, reason: "R", message: "", lastTransitionTime: "" }) as never;
 
 test("groups have subtotals, and those that hold most come first", () => {
   const jobs = [
@@ -84,6 +85,28 @@ test("a job's bars are its wait, its attempts, and how long it has stood still",
     ["failed", -20],
   ]);
   expect(barsOf(job("c", { phase: "Suspended" }), [], AT).map(({ kind }) => kind)).toEqual(["waits"]);
+});
+
+test("a run that reports nothing any more runs on no further than its last report", () => {
+  const silent = job("a", { startTime: iso(-50), lastUpdatedTime: iso(-30), conditions: [is("Fresh", "False")] });
+  const told = (one: ReturnType<typeof job>, attempts: Parameters<typeof barsOf>[1]) =>
+    barsOf(one, attempts, AT).map(({ kind, to }) => `${kind} ${(to - AT) / 60_000}`);
+  expect(told(silent, [])).toEqual(["waits -50", "runs -30", "silent 0"]);
+  // Of two attempts that came later nothing is known: the last that is known need not go on.
+  const restarted = job("b", { startTime: iso(-50), lastUpdatedTime: iso(-30), attempts: 4 });
+  const attempts = [
+    { start: AT - 50 * 60_000, last: AT - 45 * 60_000 },
+    { start: AT - 40 * 60_000, last: AT - 30 * 60_000 },
+  ];
+  expect(told(restarted, attempts)).toEqual(["waits -50", "earlier -45", "runs -30", "silent 0"]);
+  expect(told({ ...restarted, attempts: 2 }, attempts)).toEqual(["waits -50", "earlier -45", "runs 0"]);
+});
+
+test("of too many labels those are kept that people chose, not those that tools write", () => {
+  const tools = Object.fromEntries(Array.from({ length: 30 }, (_, at) => [`app.kubernetes.io/part-${at}`, "x"]));
+  const { labels } = job("a", {}, { ...tools, team: "nlp", "zone.example.com/owner": "ann" });
+  expect(labels).toMatchObject({ team: "nlp", "zone.example.com/owner": "ann" });
+  expect(Object.keys(labels)).toHaveLength(24);
 });
 
 test("bars are cut at the window, and are never too small to be seen", () => {

@@ -8,6 +8,7 @@ import { mainMetric } from "./main-metric";
 import { formatRoute, parseRoute, USUAL_LOOK } from "./routes";
 import { sorted } from "./sort";
 import { summarise } from "./summary";
+import { listTab } from "./tab";
 
 const TODAY = { now: Date.parse("2026-11-22T12:00:00Z"), zone: "UTC" };
 const NOW = Date.parse("2026-11-22T12:00:00Z");
@@ -164,4 +165,21 @@ test.each([
 test("the scale of a loss is not the job's main metric", () => {
   const metrics = ["loss_scale", "accuracy"].map((name) => ({ name, value: "1" }));
   expect(mainMetric(metrics)?.name).toBe("accuracy");
+});
+
+test("of the runs that have diverged and ended those of today count, as of those that have failed", () => {
+  const diverged = { conditions: [is("Diverged")] };
+  const jobs = [
+    job("runs", diverged),
+    job("today", { ...diverged, phase: "Succeeded", endTime: "2026-11-22T09:00:00Z" }),
+    job("old", { ...diverged, phase: "Succeeded", endTime: "2026-11-20T09:00:00Z" }),
+  ];
+  expect(summarise(jobs, NOW, "UTC").diverged).toBe(2);
+  expect(names(jobs.filter(matcher({ ...EVERYTHING, troubles: ["Diverged"] }, TODAY)))).toBe("runs today");
+  expect(listTab(jobs, TODAY, true).title).toBe("(2) Training jobs");
+});
+
+test("names are sorted as people count", () => {
+  const jobs = ["job-10", "job-2", "job-1", "job-b", "job"].map((name) => job(name));
+  expect(names(sorted(jobs, "name", false, TODAY))).toBe("job job-1 job-2 job-10 job-b");
 });

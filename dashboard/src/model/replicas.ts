@@ -42,6 +42,14 @@ export function told(replicas: readonly ReplicaStatus[]): string {
     .join(", ");
 }
 
+/** ", rank 0 to 999"; "" where not all have one. */
+export function ranksOf(replicas: readonly ReplicaStatus[]): string {
+  const ranks = replicas.flatMap(({ rank }) => rank ?? []);
+  if (ranks.length === 0 || ranks.length < replicas.length) return "";
+  const [least, most] = [Math.min(...ranks), Math.max(...ranks)];
+  return `, rank ${count(least)} to ${count(most)}`;
+}
+
 const ORDER: readonly Look[] = ["failed", "not-ready", "missing", "ready", "succeeded"];
 
 /** What needs a look first: what failed, then what was restarted, then what is slow. */

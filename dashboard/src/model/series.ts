@@ -90,6 +90,39 @@ export function withLatest(known: Curves, status: ProgressStatus): Curves {
   return isNewer ? { ...known, curves: [...curves.values()] } : known;
 }
 
+/**
+ * When the run began (seconds), as far as that is known: what was reported at first may not be kept any more.
+ *
+ * A document tells when the attempt of now began. So that is the beginning of the run where there was only one.
+ */
+export function beginOf({ curves, attempts }: Curves, status: ProgressStatus | undefined) {
+  const first = time(attempts[0]?.startTime) / 1000;
+  const kept = Number.isNaN(first) ? Math.min(...curves.map((curve) => curve.times[0] ?? Infinity)) : first;
+  const began = time(status?.startTime) / 1000;
+  const number = status?.attempts ?? 1;
+  if (number === 1 && began < kept) return { start: began, isKnown: true };
+  return { start: kept, isKnown: number <= Math.max(1, attempts.length) };
+}
+
+interface Beginning {
+  readonly curves: Curves;
+  readonly status: ProgressStatus | undefined;
+}
+
+/** Whether any curve has a point in this part of the axis. */
+export function hasPointIn(
+  jobs: readonly Beginning[],
+  axis: Axis,
+  { min, max }: { min: number; max: number },
+): boolean {
+  return jobs.some(({ curves, status }) => {
+    const { start } = beginOf(curves, status);
+    return curves.curves.some((curve) =>
+      positions(curve, axis, start).some((place) => place !== null && place >= min && place <= max),
+    );
+  });
+}
+
 /** Where the points of a curve lie on an axis; null for a point that has no place there. */
 export function positions(curve: Curve, axis: Axis, start: number): (number | null)[] {
   if (axis === "step") return curve.steps;

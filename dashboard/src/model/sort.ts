@@ -52,13 +52,13 @@ export function urgency(job: Job, { now, zone }: Today): number {
 }
 
 const byName = (one: Job, other: Job) =>
-  compare(one.namespace, other.namespace) || compare(one.name, other.name) || compare(one.plural, other.plural);
+  compare(one.namespace, other.namespace) || compare(one.sorted, other.sorted) || compare(one.plural, other.plural);
 const newestFirst = (one: Job, other: Job) => missingLast(-one.created, -other.created);
 
 const ORDERS: Record<SortKey, Order> = {
   attention: (one, other, today) =>
     urgency(one, today) - urgency(other, today) || other.accelerators - one.accelerators || newestFirst(one, other),
-  name: (one, other) => compare(one.name, other.name),
+  name: (one, other) => compare(one.sorted, other.sorted),
   state: (one, other) => PHASE_ORDER.indexOf(one.phase) - PHASE_ORDER.indexOf(other.phase),
   progress: (one, other) => missingLast(-(one.percent ?? NaN), -(other.percent ?? NaN)),
   metric: (one, other) => missingLast(metric(one), metric(other)),

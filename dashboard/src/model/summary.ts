@@ -1,6 +1,6 @@
 /** The figures above the list. */
 
-import { hasFailedToday, holdsAccelerators, isWasting, type Job } from "./job";
+import { hasFailedToday, holdsAccelerators, isOfToday, isWasting, type Job } from "./job";
 
 export interface Summary {
   readonly all: number;
@@ -23,7 +23,7 @@ export function summarise(jobs: Iterable<Job>, now: number, zone: string | undef
     if (job.phase === "Running") sum.running++;
     if (job.phase === "Pending" || job.phase === "Initializing" || job.phase === "Suspended") sum.waiting++;
     if (job.flags.includes("Stalled")) sum.stalled++;
-    if (job.flags.includes("Diverged")) sum.diverged++;
+    if (job.flags.includes("Diverged") && isOfToday(job, now, zone)) sum.diverged++;
     if (hasFailedToday(job, now, zone)) sum.failedToday++;
     if (holdsAccelerators(job)) sum.held += job.accelerators;
     if (isWasting(job)) sum.idle += job.accelerators;

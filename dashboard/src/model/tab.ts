@@ -2,7 +2,7 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count } from "./format";
-import { flagsOf, hasFailedToday, isStuck, isStuckBy, type Job } from "./job";
+import { flagsOf, hasFailedToday, isOfToday, isStuck, isStuckBy, type Job } from "./job";
 import type { Filter, Today } from "./filter";
 import { visible } from "./text";
 
@@ -31,7 +31,8 @@ export function jobTab(name: string, status: ProgressStatus | undefined, isLive:
   };
 }
 
-const needsLook = (job: Job, { now, zone }: Today) => isStuck(job) || hasFailedToday(job, now, zone);
+const needsLook = (job: Job, { now, zone }: Today) =>
+  hasFailedToday(job, now, zone) || (isStuck(job) && isOfToday(job, now, zone));
 
 export function listTab(jobs: Iterable<Job>, today: Today, isLive: boolean): TabState {
   if (!isLive) return { title: "Training jobs", mark: "old" };

@@ -33,8 +33,10 @@ export interface AttemptTimes {
 }
 
 export interface Bar extends Window {
-  readonly kind: "waits" | "earlier" | "runs" | "stalled" | "failed" | "succeeded";
+  readonly kind: "waits" | "earlier" | "runs" | "silent" | "stalled" | "failed" | "succeeded";
 }
+
+const SILENT_MS = 120_000;
 
 /** `until`: as of when the job is known; what goes on is not drawn beyond. */
 export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: number): Bar[] {
@@ -42,6 +44,11 @@ export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: numbe
   const end = isOver ? orElse(job.ended, job.updated, until) : until;
   const known = attempts.filter(({ start }) => !Number.isNaN(start));
   const starts = known.length > 0 ? known : Number.isNaN(job.started) ? [] : [{ start: job.started, last: NaN }];
+  // Attempts of which nothing is known may have followed the last that is.
+  const lacksAttempts = known.length > 0 && known.length < job.attempts;
+  const isSilent =
+    job.flags.some((flag) => flag === "Not fresh" || flag === "Not reporting") ||
+    (lacksAttempts && end - job.updated > SILENT_MS);
   const bars: Bar[] = [];
   const add = (kind: Bar["kind"], from: number, to: number) => {
     if (to > from) bars.push({ kind, from, to });
@@ -57,9 +64,10 @@ export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: numbe
       add("earlier", start, stopped);
       return add("waits", stopped, end);
     }
-    const moved = job.flags.includes("Stalled") ? Math.max(start, Math.min(orElse(job.updated, start), end)) : end;
+    const isStalled = job.flags.includes("Stalled");
+    const moved = isStalled || isSilent ? Math.max(start, Math.min(orElse(job.updated, start), end)) : end;
     add("runs", start, moved);
-    add("stalled", moved, end);
+    add(isStalled ? "stalled" : "silent", moved, end);
   });
   return bars;
 }

@@ -20,7 +20,7 @@ import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
 import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
 import { jobLink, type JobLook } from "../model/routes";
-import { AXES, type Axis } from "../model/series";
+import { AXES, beginOf, type Axis } from "../model/series";
 import { time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
@@ -112,6 +112,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
   const isDark = useIsDark();
   const colours = useMemo(() => palette(isDark), [isDark]);
   const [pointed, point] = useState<number>();
+  const [isRead, read] = useState(false);
   const { isLog, weight } = look;
   const owned = useMemo(() => owners(jobs, metrics), [jobs, metrics.join("\n")]);
   const drawn = useMemo(() => plan(owned, { axis, isLog, weight }), [owned, axis, isLog, weight]);
@@ -133,6 +134,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
     <>
       <Legend
         where={whereText(at, axis, zone)}
+        isSaid={isRead && pointed !== undefined}
         entries={curvesAt(drawn, pointed).map((curve) => ({
           line: curve.line,
           label: label(curve.line, metrics, jobs, drawn.curves),
@@ -153,6 +155,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
         range={range}
         zoom={zoom}
         point={point}
+        read={read}
         height={height}
         syncKey={`curves ${axis}`}
         description={[
@@ -170,9 +173,9 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
 }
 
 function owners(jobs: readonly ComparedJob[], metrics: readonly string[]): Owned[] {
-  return jobs.flatMap(({ curves: { curves, attempts } }, job) => {
-    const first = time(attempts[0]?.startTime) / 1000;
-    const start = Number.isNaN(first) ? Math.min(...curves.map((curve) => curve.times[0] ?? Infinity)) : first;
+  return jobs.flatMap(({ curves: all, status }, job) => {
+    const { start } = beginOf(all, status);
+    const { curves } = all;
     return metrics.flatMap((metric) =>
       curves.filter((curve) => curve.metric === metric).map((curve) => ({ curve, job, start })),
     );
@@ -183,6 +186,7 @@ function owners(jobs: readonly ComparedJob[], metrics: readonly string[]): Owned
 function attemptMarks(job: ComparedJob | undefined, axis: Axis): { at: number; label: string }[] {
   if (!job) return [];
   const { attempts, curves } = job.curves;
+  const { start } = beginOf(job.curves, job.status);
   const began = attempts.map((attempt) => time(attempt.startTime) / 1000);
   return attempts.slice(1).flatMap((attempt, index) => {
     const own = curves.filter((curve) => curve.attempt === attempt.number);
@@ -194,7 +198,7 @@ function attemptMarks(job: ComparedJob | undefined, axis: Axis): { at: number; l
       step: firstOf((curve) => curve.steps) ?? attempt.firstStep,
       epoch: firstOf((curve) => curve.epochs),
       time: began[index + 1],
-      relative: (began[index + 1] ?? NaN) - (began[0] ?? NaN),
+      relative: (began[index + 1] ?? NaN) - start,
     }[axis];
     return at === undefined || Number.isNaN(at) ? [] : [{ at, label: `attempt ${attempt.number + 1}` }];
   });
@@ -233,9 +237,9 @@ interface Entry extends Told {
   best: Best | undefined;
 }
 
-function Legend({ where, entries }: { where: string; entries: readonly Entry[] }) {
+function Legend({ where, entries, isSaid }: { where: string; entries: readonly Entry[]; isSaid: boolean }) {
   return (
-    <div class="legend-line">
+    <div class="legend-line" aria-live={isSaid ? "polite" : "off"}>
       <ul class="legend">
         {entries.map(({ line, label: name, value, smoothed, own, style, best }) => (
           <li key={`${line.job} ${line.attempt} ${line.pass} ${line.metric}`}>
@@ -277,7 +281,7 @@ function Notes({ broken, large, hidden }: { broken: number; large: number; hidde
   );
 }
 
-function whereText(x: number | undefined, axis: Axis, zone: string | undefined): string {
+export function whereText(x: number | undefined, axis: Axis, zone: string | undefined): string {
   if (x === undefined) return "";
   if (axis === "time") return fullTime(x * 1000, zone);
   if (axis === "relative") return `after ${duration(x)}`;

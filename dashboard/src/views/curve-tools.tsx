@@ -126,6 +126,7 @@ function MetricChoice({ names, chosen, toggle, only }: ChoiceProps) {
               <input
                 type="checkbox"
                 checked={chosen.length === 0 || chosen.includes(name)}
+                disabled={chosen.length === 1 && chosen[0] === name}
                 onChange={() => toggle(name)}
               />
               <bdi class="option-name">{visible(name)}</bdi>

@@ -15,7 +15,8 @@ interface Props {
 }
 
 export function Attempts({ attempts, job, asOf, now }: Props) {
-  if (attempts.length < 2) return null;
+  const unknown = Math.max(0, (job.status.attempts ?? 1) - attempts.length);
+  if (attempts.length === 0 || attempts.length + unknown < 2) return null;
   const shown = toJob("", job);
   const times = attempts.map(({ startTime, lastTime }) => ({ start: time(startTime), last: time(lastTime) }));
   const until = Math.floor(asOf / 10_000) * 10_000;
@@ -59,6 +60,11 @@ export function Attempts({ attempts, job, asOf, now }: Props) {
           </tbody>
         </table>
       </div>
+      {unknown > 0 && (
+        <p class="muted">
+          Of {count(unknown)} more {unknown === 1 ? "attempt" : "attempts"} no report is kept.
+        </p>
+      )}
     </section>
   );
 }

@@ -1,6 +1,6 @@
 /** Every metric of a job as curves, with those of other jobs beside them. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import type { Address } from "../api/address";
 import type { Range } from "../charts/line-chart";
@@ -9,7 +9,16 @@ import type { Fleet } from "../model/fleet";
 import type { FollowedJob } from "../model/followed-job";
 import { docsLink, MOST_OTHERS, type JobLook } from "../model/routes";
 import { INSTRUMENT } from "../model/instrument";
-import { groupMetrics, keptSince, metricNames, usableAxes, type Axis } from "../model/series";
+import {
+  beginOf,
+  groupMetrics,
+  hasPointIn,
+  keptSince,
+  metricNames,
+  NOTHING,
+  usableAxes,
+  type Axis,
+} from "../model/series";
 import { visible } from "../model/text";
 import { serverNow } from "../api/clock";
 import { clock, count } from "../model/format";
@@ -17,7 +26,7 @@ import { time } from "../model/job";
 import { togglePinned, useChooseSettings, useSettings } from "../settings";
 import { Compare, ComparedJobs } from "./compare";
 import { CompareTable } from "./compare-table";
-import { CurvePanel } from "./curve-panel";
+import { CurvePanel, whereText } from "./curve-panel";
 import { CurveTools } from "./curve-tools";
 import { useNow, usePrinting } from "./hooks";
 import { AsOf, Code, Notice } from "./parts";
@@ -38,8 +47,13 @@ const PAGE = 24; // charts, until more are asked for
 
 export function Curves({ address, fleet, followed, look, change }: Props) {
   const { curves, ref, document } = followed;
+  const { zone } = useSettings();
   const others = useCompared(address, look.others.slice(0, MOST_OTHERS));
-  const jobs = useMemo(() => [{ ref, curves, error: undefined, asOf: Infinity }, ...others], [ref, curves, others]);
+  const status = document?.status;
+  const jobs = useMemo(
+    () => [{ ref, curves, error: undefined, asOf: Infinity, status }, ...others],
+    [ref, curves, others, status],
+  );
   const all = useMemo(() => jobs.flatMap((job) => job.curves.curves), [jobs]);
   const axes = usableAxes(all);
   const axis: Axis = look.axis && axes.includes(look.axis) ? look.axis : (axes[0] ?? "step");
@@ -47,11 +61,10 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
   const known = metricNames(all);
   const names = [...new Set([...reported.filter((name) => known.includes(name)), ...known])];
   const chosen = names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name));
-  const { range } = look;
+  const range = look.axis === undefined || look.axis === axis ? look.range : undefined; // it is of its axis
   const zoom = (next: Range | undefined) => change({ ...look, range: next });
   const asOf = () => followed.asOf(serverNow());
   if (all.length === 0) return <NoCurves followed={followed} />;
-  const error = others.find((job) => job.error);
   return (
     <section class="curves" aria-labelledby="curves">
       <h2 id="curves">Metrics</h2>
@@ -69,11 +82,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
         <Compare fleet={fleet} jobs={jobs} look={look} change={change} />
       </CurveTools>
       <ComparedJobs jobs={jobs} look={look} change={change} />
-      {error && (
-        <Notice kind="warn" title={`${visible(nameOf(error.ref))} cannot be compared.`}>
-          {visible(error.error?.message ?? "")}
-        </Notice>
-      )}
+      <NotRead jobs={others} />
       {jobs.length > 1 && (
         <AsOf what="Compared jobs are" at={Math.min(...jobs.map((job) => job.asOf))} now={serverNow()} />
       )}
@@ -86,8 +95,31 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
       )}
       <CurvesAsOf followed={followed} />
       <KeptSince followed={followed} />
+      {axis === "relative" && <CountsFrom jobs={jobs} />}
+      {range && !hasPointIn(jobs, axis, range) && (
+        <Notice
+          kind="calm"
+          title={`Nothing lies between ${whereText(range.min, axis, zone)} and ${whereText(range.max, axis, zone)}.`}
+        >
+          <button type="button" class="button" onClick={() => zoom(undefined)}>
+            Show all
+          </button>
+        </Notice>
+      )}
       <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} asOf={asOf} />
     </section>
+  );
+}
+
+function NotRead({ jobs }: { jobs: readonly ComparedJob[] }) {
+  const failed = jobs.filter(({ error }) => error);
+  const [first] = failed;
+  if (!first) return null;
+  const again = failed.every(({ curves }) => curves !== NOTHING) ? " again" : "";
+  return (
+    <Notice kind="warn" title={`${visible(failed.map(({ ref }) => nameOf(ref)).join(", "))} cannot be read${again}.`}>
+      {visible(first.error?.message ?? "")}
+    </Notice>
   );
 }
 
@@ -197,15 +229,27 @@ function KeptSince({ followed: { curves, document } }: { followed: FollowedJob }
   );
 }
 
+/** Where the first attempts are lost, it is not known when the run began. */
+function CountsFrom({ jobs }: { jobs: readonly ComparedJob[] }) {
+  const unknown = jobs.filter(({ curves, status }) => !beginOf(curves, status).isKnown);
+  if (unknown.length === 0) return null;
+  const names = unknown.map(({ ref }) => visible(nameOf(ref).replace(/^[^/]+\/(?=[^/]+$)/, ""))).join(", ");
+  return (
+    <p class="muted">Elapsed time counts from the first report that is kept of {names}: earlier attempts are not.</p>
+  );
+}
+
 function useCompared(address: Address, names: readonly string[]): ComparedJob[] {
   const [jobs, setJobs] = useState<ComparedJob[]>(NO_JOBS);
+  const latest = useRef(jobs);
+  latest.current = jobs;
   const turn = Math.floor(useNow(AGAIN_MS) / AGAIN_MS);
   const key = names.join(" ");
   useEffect(() => {
     if (names.length === 0) return setJobs(NO_JOBS);
     const stopping = new AbortController();
     const refs = names.flatMap((name) => refOf(name) ?? []);
-    void readCompared(address, refs, stopping.signal).then((read) => {
+    void readCompared(address, refs, latest.current, stopping.signal).then((read) => {
       if (!stopping.signal.aborted) setJobs(read);
     });
     return () => stopping.abort();

@@ -61,6 +61,8 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
     );
   }
   const next = value?.replicaStatusesContinue;
+  const failed = (status.replicas ?? []).reduce((sum, replica) => sum + (replica.failed ?? 0), 0);
+  const elsewhere = failed - replicas.filter((one) => pods.lookOf(one) === "failed").length;
   return (
     <>
       <PodMap replicas={replicas} now={now} />
@@ -68,7 +70,14 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
       {(next || after.length > 0) && (
         <div class="pages">
           <span class="muted">
-            These are {count(replicas.length)} of {desired > replicas.length ? count(desired) : "more"} pods.
+            These are {count(replicas.length)} of {desired > replicas.length ? count(desired) : "more"} pods
+            {pods.ranksOf(replicas)}.
+            {elsewhere > 0 && (
+              <span class="bad-text">
+                {" "}
+                {count(elsewhere)} that {elsewhere === 1 ? "has failed is" : "have failed are"} not among them.
+              </span>
+            )}
           </span>
           <button type="button" class="button" disabled={after.length === 0} onClick={() => go(after.slice(0, -1))}>
             Those before

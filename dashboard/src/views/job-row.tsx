@@ -64,6 +64,9 @@ export class JobRow extends Component<Props> {
             <Text>{job.name}</Text>
           </a>
           <small>
+            {isWasting(job) && job.wastedS >= 60 && (
+              <span class="short bad-text">{acceleratorTime(job.wastedS)} wasted · </span>
+            )}
             {hasKind && <span class="kind">{visible(job.kind)} · </span>}
             <Text>{job.namespace}</Text>
             {job.queue && (
@@ -86,6 +89,11 @@ export class JobRow extends Component<Props> {
             )}
           </span>
           {why && <small title={why}>{why}</small>}
+          {columns.length > 0 && (
+            <small class="narrow">
+              <Text>{columns.map((label) => labelOf(job, label) || "–").join(" · ")}</Text>
+            </small>
+          )}
         </div>
         {timeline ? (
           <div role="cell" class="cell timeline">

@@ -10,7 +10,7 @@ import { labelsOf } from "../model/labels";
 import { listCsv } from "../model/list-csv";
 import { visible } from "../model/text";
 import { isSpan, SPAN_NAMES, SPANS, type Span } from "../model/timeline";
-import { removeView, saveView, useChooseSettings, useSettings } from "../settings";
+import { MOST_VIEWS, removeView, saveView, useChooseSettings, useSettings } from "../settings";
 import { toggled } from "./filter-bar";
 import { Popover } from "./popover";
 import { save } from "./save";
@@ -136,6 +136,8 @@ function Views({ filter }: { filter: Filter }) {
   const choose = useChooseSettings();
   const [name, setName] = useState("");
   const query = toQuery(filter).toString();
+  const isThere = settings.views.some((view) => view.name === name.trim());
+  const isFull = settings.views.length >= MOST_VIEWS && !isThere;
   return (
     <>
       {settings.views.length > 0 && (
@@ -161,7 +163,7 @@ function Views({ filter }: { filter: Filter }) {
         class="save-view"
         onSubmit={(event) => {
           event.preventDefault();
-          if (name.trim()) choose(saveView(settings, { name: name.trim(), query }));
+          if (name.trim() && !isFull) choose(saveView(settings, { name: name.trim(), query }));
           setName("");
         }}
       >
@@ -173,10 +175,11 @@ function Views({ filter }: { filter: Filter }) {
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
-        <button type="submit" class="button" disabled={!name.trim()}>
-          Save
+        <button type="submit" class="button" disabled={!name.trim() || isFull}>
+          {isThere ? "Replace" : "Save"}
         </button>
       </form>
+      {isFull && <small>At most {MOST_VIEWS} views are kept: remove one first.</small>}
     </>
   );
 }

@@ -15,10 +15,13 @@ const NAMES: Record<Bar["kind"], string> = {
   waits: "waited",
   earlier: "an attempt of",
   runs: "runs for",
-  stalled: "without a report for",
+  silent: "no report for",
+  stalled: "stalled for",
   failed: "ran, and failed after",
   succeeded: "ran, and succeeded after",
 };
+
+const isThin = (kind: string) => kind === "waits" || kind === "silent";
 
 export function TimelineBars({ job, attempts, window, until }: Props) {
   const bars = barsOf(job, attempts, until);
@@ -35,8 +38,8 @@ export function TimelineBars({ job, attempts, window, until }: Props) {
               class={bar.kind}
               x={`${at.x}%`}
               width={`${at.width}%`}
-              y={bar.kind === "waits" ? 6 : 2}
-              height={bar.kind === "waits" ? 4 : 12}
+              y={isThin(bar.kind) ? 6 : 2}
+              height={isThin(bar.kind) ? 4 : 12}
               rx="2"
             />
           )
@@ -50,7 +53,8 @@ const KEY: Record<Bar["kind"], string> = {
   waits: "waits",
   earlier: "earlier attempt",
   runs: "runs",
-  stalled: "stalled, without a report",
+  silent: "no report",
+  stalled: "stalled",
   failed: "failed",
   succeeded: "succeeded",
 };
@@ -61,7 +65,7 @@ export function TimelineKey() {
       {Object.entries(KEY).map(([kind, name]) => (
         <li key={kind}>
           <svg class="bars" width="14" height="10" aria-hidden="true">
-            <rect class={kind} width="14" height="10" rx="2" />
+            <rect class={kind} width="14" {...(isThin(kind) ? { y: 3, height: 4 } : { height: 10 })} rx="2" />
           </svg>
           {name}
         </li>
