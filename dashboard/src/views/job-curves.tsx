@@ -101,9 +101,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
           kind="calm"
           title={`Nothing lies between ${whereText(range.min, axis, zone)} and ${whereText(range.max, axis, zone)}.`}
         >
-          <button type="button" class="button" onClick={() => zoom(undefined)}>
-            Show all
-          </button>
+          "Show all" goes back.
         </Notice>
       )}
       <Charts names={chosen} jobs={jobs} axis={axis} look={look} range={range} zoom={zoom} asOf={asOf} />
