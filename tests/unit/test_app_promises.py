@@ -70,7 +70,7 @@ ACCEPTED = st.sampled_from(
 )
 ONCE = settings(
     phases=(Phase.generate,),
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     database=None,

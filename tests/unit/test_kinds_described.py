@@ -224,7 +224,7 @@ def without(*names: str, **changes: Any) -> dict[str, Any]:
     [
         ("{", "kinds.yaml: is not valid YAML in line 1"),
         ("a: &x [1]\nb: *x", "kinds.yaml: has anchors or aliases; write their values out"),
-        ("[" * 3000, "kinds.yaml: is nested too deeply"),
+        ("[" * 600, "kinds.yaml: is nested too deeply"),
         ("x" * (MAX_FILE_BYTES + 1), f"kinds.yaml: has more than {MAX_FILE_BYTES} bytes; split it"),
         ("7", "kinds.yaml: document 1: give the fields of one kind, such as `kind: SlurmJob`"),
         (without("kind"), "kinds.yaml: document 1: kind: is missing; give it"),

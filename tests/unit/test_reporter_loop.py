@@ -220,7 +220,7 @@ def test_a_child_that_is_terminated_at_once_ends_by_it(sink: MemorySink) -> None
     come to a child before it is set up."""
     before, mask = signal.signal(signal.SIGTERM, signal.SIG_DFL), signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with report(sinks=[sink]):
-        for _ in range(100):
+        for _ in range(40):
             child = os.fork()
             if child == 0:
                 select.select([], [], [], 10)
