@@ -13,7 +13,7 @@ import pytest
 
 from visibility_api.kinds import ASKED, NEEDED, RESOURCES, is_absent, missing_operator, served
 from visibility_api.kinds.batchjob import JOBS
-from visibility_api.kinds.pytorchjob import PyTorchJobKind
+from visibility_api.kinds.operator_kinds import PYTORCH
 from visibility_api.kinds.training_operator import PODS
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
@@ -176,7 +176,7 @@ async def test_when_a_crd_goes_its_jobs_are_listed_as_gone_and_its_watch_stops_u
     async def on_list(found: AsyncIterable[Any]) -> None:
         lists.put_nowait([each.metadata.name async for each in found])
 
-    (objects,) = PyTorchJobKind().own
+    (objects,) = PYTORCH.own
     watch: JobWatch[Any] = JobWatch(
         cast(KubeClient, cluster),
         objects.path(None),

@@ -1,4 +1,4 @@
-"""The kinds of jobs: one file each, and one line in `KINDS`.
+"""The kinds of jobs: one file each, those of one operator together, and one line in `KINDS`.
 
 What a kind must say is in `workloads/kind.py`.
 """
@@ -12,19 +12,15 @@ from visibility_api.workloads.kind import JobKind, WatchedObjects
 from visibility_api.workloads.presence import Presence
 
 from .batchjob import BatchJobKind
-from .jaxjob import JAXJobKind
 from .jobset import JobSetKind
 from .leaderworkerset import LeaderWorkerSetKind
 from .mpijob import MPIJobKind
-from .paddlejob import PaddleJobKind
+from .operator_kinds import JAX, PADDLE, PYTORCH, TF, XGBOOST
 from .pod import PodKind
-from .pytorchjob import PyTorchJobKind
 from .rayjob import RayJobKind
 from .statefulset import StatefulSetKind
-from .tfjob import TFJobKind
 from .trainjob import TrainJobKind
 from .volcanojob import VolcanoJobKind
-from .xgboostjob import XGBoostJobKind
 
 
 class Kinds:
@@ -66,12 +62,12 @@ KINDS: tuple[JobKind, ...] = (
     TrainJobKind(),
     JobSetKind(),
     BatchJobKind(),
-    PyTorchJobKind(),
-    TFJobKind(),
+    PYTORCH,
+    TF,
     MPIJobKind(),
-    XGBoostJobKind(),
-    PaddleJobKind(),
-    JAXJobKind(),
+    XGBOOST,
+    PADDLE,
+    JAX,
     RayJobKind(),
     LeaderWorkerSetKind(),
     VolcanoJobKind(),
