@@ -127,6 +127,14 @@ SERVING, RENEWED, USERS = Authority("serving"), Authority("renewed"), Authority(
 ONE, TWO = USERS.issue("one"), USERS.issue("two")
 
 
+async def test_a_kubeconfig_that_is_not_there_is_named_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ClusterError, match=r"^there is no kubeconfig .*/missing$"):
+        await KubeClient.connect(tmp_path / "missing")
+    assert caplog.records == []
+
+
 def write_kubeconfig(directory: Path, port: int, *, user: str) -> Path:
     """A kubeconfig in a directory, with the CA in ca.crt beside it."""
     cluster = f"{{server: 'https://127.0.0.1:{port}', certificate-authority: ca.crt}}"

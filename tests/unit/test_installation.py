@@ -340,6 +340,14 @@ async def test_a_certificate_may_be_signed_by_an_intermediate_that_is_sent_with_
     assert is_good(await cluster.check())
 
 
+async def test_a_service_that_leads_elsewhere_has_no_endpoints_of_its_own() -> None:
+    cluster = Cluster()
+    cluster.change(
+        f"{CORE}/services/visibility-api", "spec", to={"type": "ExternalName", "externalName": "vm"}
+    )
+    assert dict(await cluster.check())["Service"].says == "the Service visibility-api leads to vm"
+
+
 async def test_a_single_replica_needs_no_lease() -> None:
     cluster = Cluster()
     cluster.without(LEASE)

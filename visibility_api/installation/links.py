@@ -124,12 +124,14 @@ async def check_service(look: Look) -> Finding:
     found = await look.read(core)
     if found is None:
         return fault(f"there is no Service {SERVICE} in namespace {look.namespace}", _APPLY)
+    if at(found, "spec", "type") == "ExternalName":
+        return ok(f"the Service {SERVICE} leads to {at(found, 'spec', 'externalName')}")
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{look.namespace}/endpointslices"
     ready, ports = 0, set()
     for each in await look.items(slices, (("labelSelector", f"kubernetes.io/service-name={SERVICE}"),)):
         ready += sum(at(end, "conditions", "ready") is not False for end in listed(each, "endpoints"))
         ports |= {at(port, "port") for port in listed(each, "ports")}
-    if at(found, "spec", "type") != "ExternalName" and not ready:
+    if not ready:
         return fault(
             f"the Service {SERVICE} has no endpoint: no pod is ready, or its selector or port fits none",
             f"kubectl -n {look.namespace} get pods,endpointslices; {_APPLY}",

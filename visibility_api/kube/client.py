@@ -77,6 +77,8 @@ class KubeClient:
 
         Sends no request yet. Raises ClusterError when the configuration cannot be used.
         """
+        if kubeconfig is not None and not kubeconfig.exists():  # noqa: ASYNC240 - before anything runs
+            raise ClusterError(f"there is no kubeconfig {kubeconfig}")
         configuration = Configuration()
         try:
             if kubeconfig is None:
