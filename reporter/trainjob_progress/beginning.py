@@ -157,9 +157,11 @@ def _begin_run(
     if places:
         run.start(places, rank, after)
     if path is not None and (rank or places):
+        from .accelerators import find_accelerators
         from .heartbeat import Heartbeat
 
-        run.start_beat(Heartbeat(run, path, rank or 0, is_alone=not rank and has_no_peers()), after)
+        beat = Heartbeat(run, path, rank or 0, is_alone=not rank and has_no_peers())
+        run.start_beat(beat, find_accelerators(run), after)
     if places or (path is not None and rank):
         open_runs.runs.append(run)
 

@@ -166,6 +166,8 @@ class Heartbeat:
         section = self._run.marks.read(is_over=self._run.is_over)[1] if self._run.marks is not None else None
         if section is not None:
             said["section"] = section[0]
+        if self._run.devices:
+            said["accelerators"] = self._run.devices
         frames = self._frames if "ended" not in said else []
         self._body = _encode(said)
         while frames:

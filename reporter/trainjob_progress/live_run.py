@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from queue import SimpleQueue
     from typing import Any, Callable, Literal, Optional, Sequence
 
+    from .accelerators import Accelerators
     from .extremes import Spans
     from .flows import Flow
     from .heartbeat import Heartbeat
@@ -48,10 +49,11 @@ class LiveRun:
 
     __slots__ = (
         "__weakref__", "_attempt", "_beats", "_before", "_best", "_between", "_due_since_s", "_final",
-        "_is_parked", "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_warned",
-        "begun_beside", "beside", "due", "ended", "ending", "has_failed", "is_fault", "is_over",
-        "is_terminated", "is_through", "later", "levels", "main", "marks", "message", "message_before",
-        "phases", "ranks", "remaining_s", "seen", "snapshot", "values", "was_left",
+        "_is_parked", "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_system",
+        "_warned", "begun_beside", "beside", "device_metrics", "devices", "due", "ended", "ending",
+        "has_failed", "is_fault", "is_over", "is_terminated", "is_through", "later", "levels", "main",
+        "marks", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot",
+        "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -85,7 +87,10 @@ class LiveRun:
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
-        self._beats: list[Publisher] = []  # one, which writes the file of this rank, or none
+        self._beats: list[Publisher] = []  # one writes the file of this rank, one reads the accelerators
+        self.devices: list[dict[str, Any]] = []  # what those do; replaced, never changed
+        self.device_metrics: dict[str, float] = {}  # the same by name
+        self._system: dict[str, float] = {}  # as they were when the loop came by last
         self._due_since_s = 0.0
         self._is_parked = False  # the publishers have ended for a fork
         self._warned: set[str] = set()
@@ -115,12 +120,14 @@ class LiveRun:
         termination.watch(self._terminate)
         self._start_threads()
 
-    def start_beat(self, beat: Heartbeat, after: Optional[LiveRun]) -> None:
-        """Begin to write this rank's own file: all that a rank other than 0 writes."""
+    def start_beat(self, beat: Heartbeat, devices: Optional[Accelerators], after: Optional[LiveRun]) -> None:
+        """Begin to write this rank's own file, which is all that another rank writes; and read `devices`."""
         document.prepare()
         if self.marks is None:
             self.marks = marks.Marks()
         self._beats = [Publisher(beat, beat.look, after.join if after is not None else None)]
+        if devices is not None:
+            self._beats.append(Publisher(devices, devices.look))
         self._start_threads()
 
     def _start_threads(self) -> None:
@@ -209,6 +216,7 @@ class LiveRun:
         termination.watch_again()
         if self.marks is not None and self.main is None:
             self.marks.threads = self.marks.threads[0], get_ident()
+        self._system = self.device_metrics
         self._read(is_sign_of_life=True)
         main = self.main or self
         if main._is_parked:
@@ -694,6 +702,8 @@ class LiveRun:
         for one in (self._results, *(beside.values or {} for beside in tuple(self.beside))):
             for name, value in one.copy().items():
                 values.setdefault(name, value)
+        for name, amount in self._system.items():
+            values.setdefault(name, amount)
         return to_metrics(values)
 
     def _say_message(self, counted: Sequence[Level], uncounted: Sequence[Level]) -> Optional[str]:
