@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .notes import release_notes
 from .parts import build_packages, describe_dependencies, pack_chart, render_manifests, write_checksums
+from .plugin import pack_plugin
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +32,13 @@ def main() -> int:
         metavar="DIR",
         help="new or empty; default: dist, which is made anew",
     )
+    repository = os.environ.get("GITHUB_REPOSITORY", "OWNER/trainjob-visibility")
+    parser.add_argument(
+        "--releases",
+        default=f"https://github.com/{repository}/releases/download",
+        metavar="URL",
+        help="below which the files of releases are; default: GitHub's of $GITHUB_REPOSITORY",
+    )
     given = parser.parse_args()
     out: Path = given.out.resolve()
     if out == ROOT / "dist":
@@ -44,6 +52,7 @@ def main() -> int:
     build_packages(ROOT, out)
     render_manifests(ROOT, given.image, out)
     pack_chart(ROOT, given.image, out)
+    pack_plugin(ROOT, out, given.releases)
     describe_dependencies(ROOT / "requirements/server.txt", out / "sbom.cdx.json")
     (out / "RELEASE_NOTES.md").write_text(release_notes((ROOT / "CHANGELOG.md").read_text()))
     write_checksums(out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,7 @@ import yaml
 
 from release.notes import release_notes
 from release.parts import MANIFESTS, build_packages, pack_chart, render_manifests, write_checksums
+from release.plugin import pack_plugin
 from release.version import PLACES, found, write
 from tests import charts
 
@@ -64,6 +66,33 @@ def test_the_chart_has_the_image_and_every_file_and_is_the_same_each_time(image:
     assert image in (f"{given['repository']}:{given['tag']}", f"{given['repository']}@{given['digest']}")
     first = made.read_bytes()
     assert pack_chart(ROOT, image, tmp_path).read_bytes() == first
+
+
+def test_krews_archive_has_all_that_the_plugin_imports(tmp_path: Path) -> None:
+    archive, manifest = pack_plugin(ROOT, tmp_path, "https://example.com/releases/download")
+    first = archive.read_bytes()
+    assert pack_plugin(ROOT, tmp_path, "https://example.com/releases/download")[0].read_bytes() == first
+    spec = yaml.safe_load(manifest.read_text())["spec"]
+    (platform,) = spec["platforms"]
+    assert platform["sha256"] == hashlib.sha256(first).hexdigest()
+    assert platform["uri"] == f"https://example.com/releases/download/{spec['version']}/{archive.name}"
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "store", filter="data")
+    (tmp_path / "bin").mkdir()
+    link = tmp_path / "bin" / platform["bin"]  # as krew installs it
+    link.symlink_to(tmp_path / "store" / platform["bin"])
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(link),
+        "--kubeconfig",
+        str(tmp_path / "none"),
+    ]  # nothing beside it
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, env={})
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "cannot be read: No such file or directory" in ran.stderr
+    assert os.access(link, os.X_OK)
 
 
 def test_helm_renders_the_packed_chart_as_that_of_the_checkout(tmp_path: Path) -> None:
