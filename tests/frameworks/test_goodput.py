@@ -68,6 +68,23 @@ def test_each_kind_comes_out_as_it_was(name: str, tmp_path: Path) -> None:
     pytest.importorskip(
         {"torch_loop": "torch", "transformers_trainer": "transformers"}.get(name, "lightning")
     )
+    compared = record(name, tmp_path)
+    whole_s = sum(compared["truth"].values())
+    for kind, seconds in compared["found"].items():
+        assert abs(seconds - compared["truth"].get(kind, 0)) < 0.02 * whole_s, (kind, compared)
+
+
+def test_productive_time_comes_out_of_a_training_that_marks_nothing(tmp_path: Path) -> None:
+    """As far as anything tells the wait for each batch from the step."""
+    pytest.importorskip("torch")
+    compared = record("unmarked_loop", tmp_path)
+    truth = compared["truth"]
+    expected_s = truth["Productive"] + truth["DataLoading"]
+    assert abs(compared["found"]["Productive"] - expected_s) < 0.05 * sum(truth.values()), compared
+
+
+def record(name: str, tmp_path: Path) -> dict[str, Any]:
+    """Two attempts: their true split, and what the server makes of it."""
     recording = {"attempts": [attempt(name, tmp_path, number) for number in range(2)]}
     kept = ROOT / "tests" / "recordings" if os.environ.get("RECORD") else tmp_path
     path = kept / f"{name}.json"
@@ -76,7 +93,5 @@ def test_each_kind_comes_out_as_it_was(name: str, tmp_path: Path) -> None:
         [SERVER_PYTHON, "-m", "tests.trainings", path], cwd=ROOT, capture_output=True, text=True, check=True
     )
     print(found.stdout)
-    compared = json.loads(found.stdout)
-    whole_s = sum(compared["truth"].values())
-    for kind, seconds in compared["found"].items():
-        assert abs(seconds - compared["truth"].get(kind, 0)) < 0.02 * whole_s, (kind, compared)
+    compared: dict[str, Any] = json.loads(found.stdout)
+    return compared

@@ -165,7 +165,7 @@ def test_each_kind_of_a_recorded_training_is_within_2_percent_of_the_run(name: s
     assert found == pytest.approx({kind: truth.get(kind, 0.0) for kind in KINDS}, abs=most_s)
 
 
-@pytest.mark.parametrize("name", ["torch_loop", "transformers_trainer", "lightning_trainer"])
+@pytest.mark.parametrize("name", ["torch_loop", "transformers_trainer", "lightning_trainer", "unmarked_loop"])
 @pytest.mark.parametrize("first_s", [5, 10, 15])
 def test_its_productive_time_is_within_5_percent_without_marks(name: str, first_s: float) -> None:
     """As far as anything tells the wait for each batch from the step."""
