@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from localcluster.machinery.node_agent import ExecError
+from localcluster.machinery.node_agent import ExecError, LogQuery
 from tests.e2e.api import Api, Object
 from visibility_api.pushing.paths import AUDIENCE
 
@@ -338,13 +338,11 @@ class Fleet:
         namespace: str,  # noqa: ARG002 - a NodeAgent takes it
         pod: str,
         container: str,  # noqa: ARG002 - a NodeAgent takes it
-        *,
-        previous: bool = False,
-        **options: Any,  # noqa: ARG002 - a NodeAgent takes it
+        query: LogQuery,
     ) -> AsyncIterator[bytes]:
         job = self._by_name[pod.partition("-node-")[0]]
         has_log = not job.has_changed or job.manner not in ("lost", "crashed", "gone")
-        if job.source == "logs" and has_log and not previous:
+        if job.source == "logs" and has_log and not query.previous:
             last = job.last_step(self._now())
             for step in range(max(FIRST_STEP, last - 20), last + 1):
                 written = job.written_at(step).isoformat().removesuffix("+00:00")

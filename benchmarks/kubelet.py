@@ -13,10 +13,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
+from localcluster.machinery.node_agent import LogQuery
 from tests.e2e.kubelet_server import KubeletServer
 from tests.e2e.pki import KeyPair, server_context
 
@@ -75,14 +75,12 @@ class Agent:
         namespace: str,
         pod: str,  # noqa: ARG002 - a NodeAgent takes it
         container: str,  # noqa: ARG002 - a NodeAgent takes it
-        *,
-        limit_bytes: int | None = None,
-        **options: Any,  # noqa: ARG002 - a NodeAgent takes it
+        query: LogQuery,
     ) -> AsyncIterator[bytes]:
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} ".encode()
         if await self._manner_of(namespace) == "long":
             line = at + b'{"step": ' + b"[" * 60_000 + b"\n"
-            yield (line * (LONG_BYTES // len(line)))[: limit_bytes or LONG_BYTES]
+            yield (line * (LONG_BYTES // len(line)))[: query.limit_bytes or LONG_BYTES]
         else:
             yield at + document() + b"\n"
 

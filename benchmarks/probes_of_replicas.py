@@ -16,11 +16,11 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import uvloop
 
+from localcluster.machinery.node_agent import LogQuery
 from tests.e2e.kube import find_binaries
 from tests.e2e.kubelet_server import KubeletServer
 from tests.e2e.manifests import apply_rights, server_flags
@@ -45,10 +45,10 @@ class CountedFleet(Fleet):
         return await super().exec(namespace, pod, container, argv)
 
     async def stream_logs(
-        self, namespace: str, pod: str, container: str, *, previous: bool = False, **options: Any
+        self, namespace: str, pod: str, container: str, query: LogQuery
     ) -> AsyncIterator[bytes]:
         self.asked["reads of logs"] += 1
-        async for line in super().stream_logs(namespace, pod, container, previous=previous, **options):
+        async for line in super().stream_logs(namespace, pod, container, query):
             yield line
 
 

@@ -16,7 +16,7 @@ from localcluster.apiserver.registry import PODS, Registry
 from localcluster.apiserver.request_info import integer, is_true
 from localcluster.apiserver.responses import Call, attributes
 from localcluster.machinery.metadata import Object
-from localcluster.machinery.node_agent import ExecError, NodeAgent, Process
+from localcluster.machinery.node_agent import ExecError, LogQuery, NodeAgent, Process
 from localcluster.machinery.resources import Resource
 from localcluster.machinery.status import bad_request, invalid, not_found
 
@@ -120,7 +120,7 @@ class PodApi:
         if not pod["spec"].get("nodeName"):
             return web.Response(status=204)
         lines = self._agent(pod).stream_logs(
-            call.info.namespace, call.info.name, container, **numbers, **flags
+            call.info.namespace, call.info.name, container, LogQuery(**numbers, **flags)
         )
         first = await anext(lines, b"")  # refusals come before the header is out
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from localcluster.machinery.node_agent import LogQuery
 
 MAX_LOG_BYTES = 10 * 1024 * 1024  # the kubelet's containerLogMaxSize; then the file starts afresh
 MAX_LINE_BYTES = 16 * 1024  # a longer line is written in parts, as a CRI does
 READ_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogQuery:
-    """Which part of a log; None = no bound. `limit_bytes` counts from the start of the selection (X12)."""
-
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    since_seconds: int | None = None
-    timestamps: bool = False
-    follow: bool = False
 
 
 class ContainerLog:

@@ -14,19 +14,19 @@ from typing import Self, TypeVar
 import aiohttp
 import structlog
 
-from localcluster.kubelet.container_log import LogQuery
 from localcluster.kubelet.containers import Container, ExecProcess
 from localcluster.kubelet.pod_worker import PodWorker
 from localcluster.kubelet.volumes import prepare_volumes
 from localcluster.machinery.client import ApiClient, Reflector
 from localcluster.machinery.metadata import Object, is_terminating, key_of, timestamp, uid_of
-from localcluster.machinery.node_agent import ExecError
+from localcluster.machinery.node_agent import ExecError, LogQuery
 from localcluster.machinery.status import ApiError, bad_request
 
 ADDRESS = "127.0.0.1"  # the node's, and by default its pods'
 RETRY_S = 0.5
 END_WAIT_S = 30.0
 FINISHED = ("Succeeded", "Failed")
+EVERYTHING = LogQuery()
 _T = TypeVar("_T")
 log = structlog.get_logger()
 
@@ -78,60 +78,22 @@ class Kubelet:
         except ApiError as error:
             raise ExecError("InternalError", f'container not found ("{container}")') from error
 
-    async def logs(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_seconds: int | None = None,
-        timestamps: bool = False,
-    ) -> bytes:
+    async def logs(self, namespace: str, pod: str, container: str, query: LogQuery = EVERYTHING) -> bytes:
         """The log as it is now, at most container_log.MAX_LOG_BYTES; ApiError 400 when there is none."""
-        chunks = self.stream_logs(
-            namespace,
-            pod,
-            container,
-            previous=previous,
-            tail_lines=tail_lines,
-            limit_bytes=limit_bytes,
-            since_seconds=since_seconds,
-            timestamps=timestamps,
-        )
-        return b"".join([chunk async for chunk in chunks])
+        return b"".join([chunk async for chunk in self.stream_logs(namespace, pod, container, query)])
 
     async def stream_logs(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_seconds: int | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
+        self, namespace: str, pod: str, container: str, query: LogQuery
     ) -> AsyncIterator[bytes]:
-        """The same in pieces; with `follow` until the container ends."""
+        """A part of a log, in pieces. Raises ApiError 400 when there is none."""
         found = self._container(namespace, pod, container)
-        chosen = found.previous_log if previous else found.log
-        if chosen is None and previous:
+        chosen = found.previous_log if query.previous else found.log
+        if chosen is None and query.previous:
             raise bad_request(f'previous terminated container "{container}" in pod "{pod}" not found')
         if chosen is None:
             raise bad_request(
                 f'container "{container}" in pod "{pod}" is waiting to start: ContainerCreating'
             )
-        query = LogQuery(
-            tail_lines=tail_lines,
-            limit_bytes=limit_bytes,
-            since_seconds=since_seconds,
-            timestamps=timestamps,
-            follow=follow,
-        )
         async for chunk in chosen.read(query):
             yield chunk
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -28,21 +29,23 @@ class Process(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """Which part of a log; None = no bound. `limit_bytes` counts from the start of the selection (X12)."""
+
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    since_seconds: int | None = None
+    timestamps: bool = False
+    follow: bool = False  # until the container ends
+    previous: bool = False  # of the container's run before
+
+
 class NodeAgent(Protocol):
     """Runs commands in containers and hands out their logs; localcluster.kubelet.Kubelet does."""
 
     async def exec(self, namespace: str, pod: str, container: str, argv: Sequence[str]) -> Process: ...
 
     def stream_logs(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        *,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        limit_bytes: int | None = None,
-        since_seconds: int | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
+        self, namespace: str, pod: str, container: str, query: LogQuery
     ) -> AsyncIterator[bytes]: ...

@@ -7,9 +7,8 @@ import contextlib
 import enum
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
 
-from localcluster.machinery.node_agent import NodeAgent, Process
+from localcluster.machinery.node_agent import LogQuery, NodeAgent, Process
 
 
 class Fault(enum.Enum):
@@ -47,14 +46,8 @@ class FaultyAgent:
         process = await self._agent.exec(namespace, pod, container, _OTHER_COMMAND.get(fault, argv))
         return _Dropped(process) if fault is Fault.DROPS else process
 
-    def stream_logs(
-        self,
-        namespace: str,
-        pod: str,
-        container: str,
-        **options: Any,  # passed on as they are
-    ) -> AsyncIterator[bytes]:
-        return self._agent.stream_logs(namespace, pod, container, **options)
+    def stream_logs(self, namespace: str, pod: str, container: str, query: LogQuery) -> AsyncIterator[bytes]:
+        return self._agent.stream_logs(namespace, pod, container, query)
 
 
 class _Dropped:

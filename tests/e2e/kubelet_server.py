@@ -13,7 +13,7 @@ import ssl
 
 from aiohttp import web
 
-from localcluster.machinery.node_agent import ExecError, NodeAgent, Process
+from localcluster.machinery.node_agent import ExecError, LogQuery, NodeAgent, Process
 from tests.e2e.exec_channel import ExecChannel, open_channel
 
 _CHUNK_BYTES = 32 * 1024
@@ -56,16 +56,16 @@ class KubeletServer:
         return response
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        query = request.query
-        lines = self._agent.stream_logs(
-            *_target(request),
-            previous=query.get("previous") == "true",
-            tail_lines=_optional_int(query.get("tailLines")),
-            limit_bytes=_optional_int(query.get("limitBytes")),
-            since_seconds=_optional_int(query.get("sinceSeconds")),
-            timestamps=query.get("timestamps") == "true",
-            follow=query.get("follow") == "true",
+        given = request.query
+        query = LogQuery(
+            previous=given.get("previous") == "true",
+            tail_lines=_optional_int(given.get("tailLines")),
+            limit_bytes=_optional_int(given.get("limitBytes")),
+            since_seconds=_optional_int(given.get("sinceSeconds")),
+            timestamps=given.get("timestamps") == "true",
+            follow=given.get("follow") == "true",
         )
+        lines = self._agent.stream_logs(*_target(request), query)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         async for chunk in lines:

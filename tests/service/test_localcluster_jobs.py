@@ -13,6 +13,7 @@ import pytest
 
 from localcluster import LocalCluster
 from localcluster.machinery.metadata import condition_is, labels_of
+from localcluster.machinery.node_agent import LogQuery
 from localcluster.machinery.status import ApiError
 from tests.service.waiting import DEADLINE_S, eventually
 
@@ -258,10 +259,10 @@ async def test_logs_select_by_tail_and_by_bytes_from_the_start(cluster: LocalClu
     assert whole.replace(b"x", b"").split() == [b"one", b"two", b"half", b"three"]
     assert whole.count(b"x") == 40000
     assert b"two\rhalf\n" in whole
-    assert await logs(NAMESPACE, pod, "node", tail_lines=0) == b""
-    assert whole.startswith(await logs(NAMESPACE, pod, "node", limit_bytes=5))
-    assert len(await logs(NAMESPACE, pod, "node", limit_bytes=5)) == 5
-    assert await logs(NAMESPACE, pod, "node", since_seconds=3600) == whole
+    assert await logs(NAMESPACE, pod, "node", LogQuery(tail_lines=0)) == b""
+    assert whole.startswith(await logs(NAMESPACE, pod, "node", LogQuery(limit_bytes=5)))
+    assert len(await logs(NAMESPACE, pod, "node", LogQuery(limit_bytes=5))) == 5
+    assert await logs(NAMESPACE, pod, "node", LogQuery(since_seconds=3600)) == whole
 
 
 @pytest.mark.parametrize(
