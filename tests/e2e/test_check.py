@@ -141,6 +141,16 @@ def _deploy(cluster: RealCluster) -> None:
     cluster.admin.apply(DEPLOYMENT, deployment)
     status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
     cluster.admin.patch(f"{DEPLOYMENT}/status", {"status": status})
+    _deploy_trainer(cluster, deployment, status)
+
+
+def _deploy_trainer(cluster: RealCluster, deployment: Object, status: Object) -> None:
+    """Its Deployment, in the namespace that it has a name for."""
+    namespace, name = "kubeflow-system", "kubeflow-trainer-controller-manager"
+    cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    cluster.admin.create(path, {"metadata": {"name": name}, "spec": deployment["spec"]})
+    cluster.admin.patch(f"{path}/{name}/status", {"status": status})
 
 
 def encoded(pem: str) -> str:

@@ -64,6 +64,7 @@ class Cluster:
                 "data": {"requestheader-client-ca-file": "PEM", "requestheader-allowed-names": '["proxy"]'}
             },
             "/apis/trainer.kubeflow.org/v1alpha1": {"resources": [{"name": "trainjobs"}]},
+            "/apis/apps/v1/deployments": {"items": [{"status": {"readyReplicas": 1}}]},
             "/apis/jobset.x-k8s.io/v1alpha2": {"resources": [{"name": "jobsets"}]},
             f"{APPS}/deployments/visibility-api": {
                 "spec": {
@@ -311,6 +312,20 @@ async def test_what_works_only_in_part_is_a_warning() -> None:
         assert found[link].do
 
 
+async def test_trainjobs_that_nobody_turns_into_pods_are_a_warning() -> None:
+    cluster = Cluster()
+    for deployments, says in (
+        ([], "no Deployment kubeflow-trainer-controller-manager"),
+        ([{"status": {"replicas": 1}}], "no pod of kubeflow-trainer-controller-manager is ready"),
+    ):
+        cluster.change("/apis/apps/v1/deployments", "items", to=deployments)
+        found = dict(await cluster.check())["Trainer"]
+        assert found.state is State.WARNING
+        assert says in found.says
+    cluster.without("/apis/trainer.kubeflow.org/v1alpha1")
+    assert dict(await cluster.check())["Trainer"].state is State.OK
+
+
 async def test_who_may_read_is_said() -> None:
     cluster = Cluster()
     every = "admin, edit, trainjob-visibility:viewer, view"
@@ -364,7 +379,7 @@ async def test_what_may_not_be_seen_is_unknown_and_no_fault() -> None:
     unknown = [name for name, finding in found if finding.state is State.UNKNOWN]
     assert unknown == ["aggregation layer", "certificate"]
     assert is_good(found)
-    assert "No link is broken; 2 of 12 need a look." in describe(found)
+    assert "No link is broken; 2 of 13 need a look." in describe(found)
 
 
 async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
@@ -374,7 +389,7 @@ async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
     found = await cluster.check()
     lines = describe(found).splitlines()
     assert all(len(line) < 80 for line in lines if not line.startswith("        do: "))
-    assert lines[-1] == "2 of 12 links are broken. Mend Service first."
+    assert lines[-1] == "2 of 13 links are broken. Mend Service first."
     told = json.loads(encode(found))
     assert [each["link"] for each in told] == [name for name, _ in CHECKS]
     assert {each["state"] for each in told} == {"ok", "fault"}

@@ -15,74 +15,21 @@ from visibility_api.certificates.expiry import NOTED, NOTED_SHARE
 from visibility_api.certificates.making import BACKDATED
 from visibility_api.certificates.renewal import is_signed, read_certificates
 from visibility_api.certificates.secret import API_SERVICE, SERVICE
-from visibility_api.kinds import KINDS
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
 from visibility_api.models.served import GROUP_VERSION
 
+from .cluster import check_aggregation, check_kinds, check_kubernetes, check_trainer
 from .look import Check, Finding, Look, Object, State, at, fault, listed, ok, run, warning
 from .rights import arguments_of, check_rights
 from .users import check_users
 
-OLDEST_MINOR = 30  # of Kubernetes 1
 LEASE_S = 60  # an owner renews its Lease every two seconds
 CLOCK_S = 10
 _APPLY = "kubectl apply -k deploy/mine    # the directory that you applied; with Helm: helm upgrade"
 _ABOVE = "mend what is named above"
-_TRAINER = (
-    "kubectl apply --server-side -k"
-    " 'https://github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.3.0'"
-)
 _LOGS = "kubectl -n {namespace} logs -l app.kubernetes.io/name=trainjob-visibility --tail=100"
-_AGGREGATION = "https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/"
 _JOBS = f"/apis/{GROUP_VERSION}/trainingjobs"
-_EXTENSION = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-
-
-async def check_kubernetes(look: Look) -> Finding:
-    version = await look.read("/version")
-    minor = str(at(version, "minor") or "").rstrip("+")
-    says = f"Kubernetes {at(version, 'gitVersion')}"
-    if minor.isdecimal() and int(minor) < OLDEST_MINOR:
-        return warning(f"{says} is older than 1.{OLDEST_MINOR}: nobody has tried this", "upgrade Kubernetes")
-    return ok(says)
-
-
-async def check_aggregation(look: Look) -> Finding:
-    data = at(await look.read(_EXTENSION), "data")
-    if not at(data, "requestheader-client-ca-file"):
-        return fault(
-            "kube-apiserver has no aggregation layer: the ConfigMap extension-apiserver-authentication in"
-            " kube-system has no requestheader-client-ca-file",
-            f"set kube-apiserver's --requestheader-… and --proxy-client-… flags: {_AGGREGATION}",
-        )
-    names = at(data, "requestheader-allowed-names") or "[]"
-    return ok(f"kube-apiserver shows itself by a certificate of its front proxy's CA; names: {names}")
-
-
-async def check_kinds(look: Look) -> Finding:
-    """Those whose CRD the cluster has. Nothing can be shown of the others."""
-    found, other = [], []
-    own = dict.fromkeys(objects for kind in KINDS if not kind.is_assumed for objects in kind.own)
-    for objects in [each for each in own if "." in each.api]:  # of a CRD
-        resources = listed(await look.read(objects.api), "resources")
-        if any(at(each, "name") == objects.plural for each in resources):
-            found.append(objects.plural)
-            continue
-        _, group, version = objects.api.strip("/").split("/")
-        versions = [at(each, "version") for each in listed(await look.read(f"/apis/{group}"), "versions")]
-        if versions and version not in versions:
-            other.append(f"{group} in {', '.join(map(str, versions))}, of which {version} is read here")
-    crd = await look.read("/apis/trainer.kubeflow.org/v1alpha1")
-    if not any(at(each, "name") == "trainjobs" for each in listed(crd, "resources")):
-        return warning(
-            "no TrainJob can be shown: the CRD of Kubeflow Trainer is missing. Other kinds:"
-            f" {', '.join(found) or 'none'}",
-            f"{_TRAINER}    # if you want TrainJobs",
-        )
-    if other:
-        return warning(f"the cluster has {'; '.join(other)}", "see the versions in docs/kinds.md")
-    return ok(f"kinds of the cluster: trainjobs, {', '.join(found) or 'no other'}")
 
 
 async def check_deployment(look: Look) -> Finding:
@@ -299,6 +246,7 @@ CHECKS: Sequence[tuple[str, Check]] = (
     ("Kubernetes", check_kubernetes),
     ("aggregation layer", check_aggregation),
     ("kinds of jobs", check_kinds),
+    ("Trainer", check_trainer),
     ("pods", check_deployment),
     ("Service", check_service),
     ("rights", check_rights),
