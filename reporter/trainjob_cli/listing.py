@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
-from trainjob_client.requests import ALL_KINDS, GROUP
+from trainjob_client.errors import ClientError
+from trainjob_client.requests import ALL_KINDS, GROUP, is_transient
 
 from .api import TABLE, Api
 from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, terminal
@@ -101,7 +102,10 @@ def render(
         name_cells = max(_LEAST_NAME, min(name_cells, name_cells - max(0, width() - limit)))
     table = [[*heads]]
     for row in rows:
-        cells = [cut(row[head], name_cells) if head == "NAME" else row[head] for head in heads]
+        cells = [
+            cut(row[head], name_cells, "…" if shown.has_blocks else "~") if head == "NAME" else row[head]
+            for head in heads
+        ]
         if bar:
             index = heads.index("PROGRESS")
             cells[index] = cells[index].rjust(4) + " " + "\0" * bar if cells[index] else ""
@@ -156,18 +160,27 @@ def _live(api: Api, output: str) -> int:
     """The whole screen. What does not fit is counted."""
     sys.stdout.write("\x1b[?1049h\x1b[?25l")
     try:
+        rows: List[Row] = []
+        hidden: Set[str] = set()
         while True:
-            rows, hidden = fetch(api)
+            note = ""
+            try:
+                rows, hidden = fetch(api)
+            except ClientError as error:
+                if not rows or not is_transient(error):
+                    raise
+                note = f"{error} Trying again."
             shown = terminal()
             room = shown.height - 2
-            lines = (
+            drawn = (
                 render(rows[:room], hidden, shown, api.flags, is_wide=output == "wide")
                 if rows
                 else ["No jobs."]
             )
             if len(rows) > room:
-                lines[room:] = [f"… and {len(rows) - room + 1} more"]
-            sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
+                drawn[room:] = [f"and {len(rows) - room + 1} more"]
+            lines = [*drawn, cut(note, (shown.width or 80) - 1)]
+            sys.stdout.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
             sys.stdout.flush()
             time.sleep(EVERY_S)
     finally:

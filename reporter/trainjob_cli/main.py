@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 # httpx loads click, rich and Pygments for a command of its own, where they are: 40 ms that nothing here uses.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
@@ -14,77 +15,14 @@ try:
 
     from trainjob_client.errors import ApiError, ClientError
 
-    from .api import Api, UsageError
+    from .api import Api
+    from .flags import kubectl_flags
 except ModuleNotFoundError as error:
     if error.name not in ("click", "httpx", "yaml"):
         raise
     sys.exit(f"error: {error.name} is missing: pip install 'trainjob-progress[cli]'")
 
-_VALUED = (  # flags of kubectl with a value, for every command
-    ("--kubeconfig", "FILE", "The kubeconfig to use."),
-    ("--context", "NAME", "The context of the kubeconfig."),
-    ("--cluster", "NAME", "The cluster of the kubeconfig."),
-    ("--user", "NAME", "The user of the kubeconfig."),
-    ("--as-uid", "UID", "Act as this UID."),
-    ("--token", "TOKEN", "Bearer token."),
-    ("--certificate-authority", "FILE", "CA of the API server."),
-    ("--client-certificate", "FILE", "Client certificate."),
-    ("--client-key", "FILE", "Key of the client certificate."),
-    ("--tls-server-name", "NAME", "Name in the server's certificate."),
-)
 OUTPUTS = ("json", "yaml", "wide", "name")
-
-
-def _kubectl(function: Callable[..., Any]) -> Callable[..., Any]:
-    """kubectl's flags, collected into an Api."""
-
-    def call(**given: Any) -> Any:
-        flags = {key: given.pop(key) for key in list(given) if key in _KEYS}
-        return function(Api(flags), **given)
-
-    call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.__click_params__ = list(getattr(function, "__click_params__", ()))  # type: ignore[attr-defined]
-    options = [
-        click.option("-n", "--namespace", metavar="NAMESPACE", help="The namespace; default: the context's."),
-        click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
-        click.option("-l", "--selector", metavar="LABELS", help="Label selector, such as team=a."),
-        click.option(
-            "--field-selector", metavar="FIELDS", help="Field selector, such as status.phase=Running."
-        ),
-        click.option(
-            "-k", "--kind", metavar="KIND", help="Jobs of one kind, such as TrainJob; default: of all."
-        ),
-        click.option("-s", "--server", metavar="URL", help="Address of the API server."),
-        click.option("--as", "as_user", metavar="USER", help="Act as this user."),
-        click.option("--as-group", multiple=True, metavar="GROUP", help="Act as this group."),
-        click.option(
-            "--insecure-skip-tls-verify", is_flag=True, help="Do not verify the server's certificate."
-        ),
-        click.option(
-            "--request-timeout", metavar="TIME", help="For one request, such as 10s.", callback=_seconds
-        ),
-        *(click.option(name, metavar=metavar, help=text) for name, metavar, text in _VALUED),
-    ]
-    found = call
-    for option in reversed(options):
-        found = option(found)
-    return found
-
-
-def _seconds(_context: click.Context, _option: click.Parameter, value: Optional[str]) -> Optional[float]:
-    from .waiting import read_duration
-
-    try:
-        return read_duration(value) if value else None
-    except UsageError as error:
-        raise click.BadParameter(str(error)) from error
-
-
-_KEYS = {
-    *("namespace", "all_namespaces", "selector", "field_selector", "kind", "server", "as_user", "as_group"),
-    *("insecure_skip_tls_verify", "request_timeout"),
-    *(name.lstrip("-").replace("-", "_") for name, _, _ in _VALUED),
-}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -101,7 +39,7 @@ def commands() -> None:
 @click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Another form.")
 @click.option("-w", "--watch", is_flag=True, help="Follow changes until Ctrl-C.")
 @click.option("--no-headers", is_flag=True, help="Without the heads of columns.")
-@_kubectl
+@kubectl_flags
 def get(api: Api, jobs: Tuple[str, ...], output: Optional[str], watch: bool, no_headers: bool) -> int:
     """The list of jobs, or one job."""
     from . import listing
@@ -149,7 +87,7 @@ def _follow_one(api: Api, word: str) -> None:
 @click.option("-m", "--metric", multiple=True, metavar="NAME", help="Only this metric; may be repeated.")
 @click.option("--since", metavar="TIME", default="", help="A time, or a duration before now such as 1h.")
 @click.option("-o", "--output", type=click.Choice(("csv", "json", "ndjson", "yaml")), help="In a pipe: csv.")
-@_kubectl
+@kubectl_flags
 def history(api: Api, job: str, metric: Tuple[str, ...], since: str, output: Optional[str]) -> int:
     """The curves of a job's metrics."""
     from .reading import history as print_history
@@ -165,7 +103,7 @@ def history(api: Api, job: str, metric: Tuple[str, ...], since: str, output: Opt
 )
 @click.option("-p", "--previous", is_flag=True, help="Of the run before the present one.")
 @click.option("--raw", is_flag=True, help="JSON lines as they are.")
-@_kubectl
+@kubectl_flags
 def logs(api: Api, job: str, lines: int, previous: bool, raw: bool) -> int:
     """The last lines of what failed first, or of rank 0. The line that says why is marked."""
     from .reading import logs as print_logs
@@ -183,13 +121,13 @@ def logs(api: Api, job: str, lines: int, previous: bool, raw: bool) -> int:
     help="done, ended, 50%, 'loss<0.3', stalled, ...; default: done.",
 )
 @click.option("--timeout", default="30s", metavar="TIME", help="Such as 12h; 0 looks once; default: 30s.")
-@_kubectl
+@kubectl_flags
 def wait(api: Api, job: str, until: str, timeout: str) -> int:
     """Wait for a job. Exit code: 0 reached, 1 error, 3 ended otherwise, 4 time is over."""
     from .waiting import read_duration, read_until, wait as wait_for
 
     holds, seconds = read_until(until), read_duration(timeout)
-    code, text = wait_for(api, api.find(job)[0], holds, seconds)
+    code, text = wait_for(api, *api.find(job), holds, seconds)
     print(text if code == 0 else f"error: {text}", file=sys.stdout if code == 0 else sys.stderr)
     return code
 
@@ -200,7 +138,7 @@ def wait(api: Api, job: str, until: str, timeout: str) -> int:
 )
 @click.option("--window", type=click.Choice(("hour", "day", "whole")), default="day", help="Default: day.")
 @click.option("-o", "--output", type=click.Choice(("json",)))
-@_kubectl
+@kubectl_flags
 def top(api: Api, by: str, window: str, output: Optional[str]) -> int:
     """The fleet by what it wastes."""
     from .reading import top as print_top
@@ -212,7 +150,7 @@ def top(api: Api, by: str, window: str, output: Optional[str]) -> int:
 @commands.command()
 @click.argument("first")
 @click.argument("second")
-@_kubectl
+@kubectl_flags
 def compare(api: Api, first: str, second: str) -> int:
     """Two jobs beside each other, and their loss at the same steps."""
     from .showing import compare as print_both
@@ -223,7 +161,7 @@ def compare(api: Api, first: str, second: str) -> int:
 
 @commands.command()
 @click.argument("job")
-@_kubectl
+@kubectl_flags
 def why(api: Api, job: str) -> int:
     """Why a job is as it is, and what to do."""
     from .reading import why as explain
@@ -233,7 +171,7 @@ def why(api: Api, job: str) -> int:
 
 
 @commands.command()
-@_kubectl
+@kubectl_flags
 def check(api: Api) -> int:
     """What lies between you and the progress of your jobs. Exit code 1 with a fault."""
     from .reading import check as look
@@ -247,7 +185,7 @@ def check(api: Api) -> int:
 @commands.command()
 @click.option("--port", default=0, help="Of the proxy on this machine; default: a free one.")
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-@_kubectl
+@kubectl_flags
 def dashboard(api: Api, port: int, no_browser: bool) -> int:
     """The page, through `kubectl proxy`, until Ctrl-C."""
     from .dashboard import serve
@@ -289,6 +227,9 @@ def ordered(words: Sequence[str]) -> List[str]:
 def main(words: Optional[Sequence[str]] = None) -> int:
     """The exit code."""
     given = list(sys.argv[1:] if words is None else words)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # names of runs have letters that not every locale has
     name = "kubectl trainjob-progress" if "kubectl-" in os.path.basename(sys.argv[0]) else "trainjob-progress"
     try:
         code = commands.main(ordered(given), prog_name=name, standalone_mode=False)

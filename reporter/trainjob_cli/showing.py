@@ -192,7 +192,7 @@ def draw(history: Dict[str, Any], name: str, shown: Terminal, height: int = 8) -
     points = points_of(history, name)
     if not points:
         return []
-    title = f"{harmless(name)}: {points[0][1]:.4g} → {points[-1][1]:.4g}"
+    title = f"{harmless(name)}: {points[0][1]:.4g} {'→' if shown.has_blocks else '->'} {points[-1][1]:.4g}"
     if len(points) < 2:
         return [title]
     return [shown.paint(title, BOLD), *curve(points, min(shown.width or 80, 100), height, shown)]

@@ -74,13 +74,13 @@ def cells_of(text: str) -> int:
     return len(text) + wide - sum(bool(unicodedata.combining(each)) for each in text)
 
 
-def cut(text: str, cells: int) -> str:
-    """At most so many columns, with … where something is missing."""
+def cut(text: str, cells: int, mark: str = "…") -> str:
+    """At most so many columns, with the mark where something is missing."""
     if cells_of(text) <= cells:
         return text
     while text and cells_of(text) > cells - 1:
         text = text[:-1]
-    return text + "…" if cells > 0 else ""
+    return text + mark if cells > 0 else ""
 
 
 def harmless(text: str) -> str:

@@ -6,7 +6,8 @@ import re
 import time
 from typing import Any, Callable, Dict, Tuple
 
-from trainjob_client.requests import path_of
+from trainjob_client.errors import ClientError
+from trainjob_client.requests import is_transient, path_of
 
 from .api import Api, Place, UsageError, dig, metrics_of
 
@@ -72,11 +73,12 @@ def read_duration(text: str) -> float:
     return sum(float(value) * _UNITS[unit] for value, unit in found)
 
 
-def wait(api: Api, place: Place, holds: Holds, timeout_s: float, interval_s: float = 2.0) -> Tuple[int, str]:
-    """The exit code, and what is said. A timeout of 0 looks once."""
+def wait(
+    api: Api, place: Place, job: Dict[str, Any], holds: Holds, timeout_s: float, interval_s: float = 2.0
+) -> Tuple[int, str]:
+    """The exit code, and what is said. `job`: as it is now. A timeout of 0 looks no further."""
     end, has_ended = time.monotonic() + timeout_s, False
     while True:
-        job = api.read(path_of(place.resource, place.namespace, place.name))
         phase = job["status"]["phase"]
         if holds(job):
             return REACHED, f"{place} condition met"
@@ -89,3 +91,8 @@ def wait(api: Api, place: Place, holds: Holds, timeout_s: float, interval_s: flo
         if left <= 0:
             return TIMED_OUT, f"timed out waiting for the condition on {place}"
         time.sleep(min(interval_s, left))
+        try:
+            job = api.read(path_of(place.resource, place.namespace, place.name))
+        except ClientError as error:
+            if not is_transient(error):  # a long wait outlives a restart of the server
+                raise

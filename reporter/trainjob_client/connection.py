@@ -108,7 +108,7 @@ def _load_pair(context: ssl.SSLContext, pair: Tuple[bytes, bytes]) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(pair[0] + b"\n" + pair[1] + b"\n")
-        context.load_cert_chain(name)
+        context.load_cert_chain(name, password="")  # one with a password is refused, not asked for
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)

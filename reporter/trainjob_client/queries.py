@@ -8,8 +8,20 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import kubeconfig
 from .connection import Connection
+from .errors import ApiError, UnreachableError
 from .jobs import Job
-from .requests import ALL_KINDS, PREFIX, Call, Flow, Pause, find_resource, path_of, selection, send
+from .requests import (
+    ALL_KINDS,
+    PREFIX,
+    Call,
+    Flow,
+    Pause,
+    find_resource,
+    is_transient,
+    path_of,
+    selection,
+    send,
+)
 from .waiting import Waiting
 
 Selector = Union[str, Mapping[str, str], None]
@@ -72,10 +84,15 @@ class Queries:
         if interval <= 0:
             raise ValueError(f"polling_interval must be above 0, not {interval}.")
         end = time.monotonic() + timeout
+        job: Optional[Job] = None
         while True:
-            job = yield from self.get(name, kind, namespace)
-            if waiting.is_over(job):
-                return job
+            try:
+                job = yield from self.get(name, kind, namespace)
+                if waiting.is_over(job):
+                    return job
+            except (ApiError, UnreachableError) as error:
+                if job is None or not is_transient(error):  # a long wait outlives a restart of the server
+                    raise
             left = end - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"The job {job.namespace}/{name} was {job.phase} after {timeout:g} s.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Generator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 from urllib.parse import quote
 
-from .errors import ApiError, UnreachableError, refusal
+from .errors import ApiError, ClientError, UnreachableError, refusal
 
 GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
@@ -49,7 +49,12 @@ class Answer:
         return self
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        """Raises ApiError, for instance where a login page of a proxy has come."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            text = "The answer is no JSON: is this the address of an API server?"
+            raise ApiError(self.code, "Unknown", text) from error
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,11 @@ def failure_of(received: Received) -> Union[ApiError, UnreachableError]:
     if isinstance(received, Answer):
         return refusal(received.code, received.body, received.headers)
     return received if isinstance(received, UnreachableError) else UnreachableError("The stream has ended.")
+
+
+def is_transient(error: ClientError) -> bool:
+    """Whether it may pass without anybody's doing."""
+    return isinstance(error, UnreachableError) or (isinstance(error, ApiError) and error.code in _TRANSIENT)
 
 
 def pause_after(failure: Union[ApiError, UnreachableError], tried: int) -> Optional[Pause]:

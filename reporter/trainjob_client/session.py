@@ -10,7 +10,7 @@ from typing import AsyncIterator, Iterator, Optional, TypeVar
 import httpx
 
 from .connection import Connection
-from .errors import UnreachableError
+from .errors import ConfigError, UnreachableError
 from .requests import Answer, Call, Flow, Pause, Received
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Session:
                 self.connection.credentials.renew()
                 answer = self._send(call)
             return answer
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _unreachable(error)
 
     def _send(self, call: Call) -> Answer:
@@ -72,7 +72,7 @@ class Session:
                     yield Answer(200, b""), _lines(response.iter_bytes())
             finally:
                 response.close()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _unreachable(error) from error
 
     def close(self) -> None:
@@ -82,7 +82,8 @@ class Session:
     def _open(self) -> httpx.Client:
         if self.connection.prepare() or self._http is None:
             self.close()
-            self._http = httpx.Client(**self.connection.arguments())
+            with _proxy_errors():
+                self._http = httpx.Client(**self.connection.arguments())
         return self._http
 
     def _begin(self, call: Call) -> httpx.Response:
@@ -118,7 +119,7 @@ class AsyncSession:
                 self.connection.credentials.renew()
                 answer = await self._send(call)
             return answer
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _unreachable(error)
 
     async def _send(self, call: Call) -> Answer:
@@ -141,7 +142,7 @@ class AsyncSession:
                     yield Answer(200, b""), _async_lines(response.aiter_bytes())
             finally:
                 await response.aclose()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _unreachable(error) from error
 
     async def _begin(self, call: Call) -> httpx.Response:
@@ -158,8 +159,18 @@ class AsyncSession:
             is_new = await asyncio.to_thread(self.connection.prepare)
         if is_new or self._http is None:
             await self.close()
-            self._http = httpx.AsyncClient(**self.connection.arguments())
+            with _proxy_errors():
+                self._http = httpx.AsyncClient(**self.connection.arguments())
         return self._http
+
+
+@contextmanager
+def _proxy_errors() -> Iterator[None]:
+    """A proxy that httpx cannot use is a fault of the configuration."""
+    try:
+        yield
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        raise ConfigError(f"The proxy cannot be used: {error}") from error
 
 
 def _request(
@@ -182,7 +193,7 @@ def _answer(response: httpx.Response) -> Answer:
     return Answer(response.status_code, response.content, {k.lower(): v for k, v in response.headers.items()})
 
 
-def _unreachable(error: httpx.TransportError) -> UnreachableError:
+def _unreachable(error: httpx.RequestError) -> UnreachableError:
     return UnreachableError(f"The API server does not answer: {str(error) or type(error).__name__}.")
 
 

@@ -259,9 +259,9 @@ def test_a_private_key_is_in_no_file_that_others_read_or_that_stays(
     modes: list[int] = []
     load = ssl.SSLContext.load_cert_chain
 
-    def spy(self: ssl.SSLContext, certfile: str, *rest: Any) -> None:
+    def spy(self: ssl.SSLContext, certfile: str, **more: Any) -> None:
         modes.append(stat.S_IMODE(os.stat(certfile).st_mode))
-        load(self, certfile, *rest)
+        load(self, certfile, **more)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
     connection = Connection(Context(SERVER, {"client-certificate": str(chain), "client-key": str(key)}))

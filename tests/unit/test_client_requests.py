@@ -284,6 +284,29 @@ def test_a_job_that_ended_otherwise_ends_the_wait_at_the_second_look() -> None:
     assert isinstance(raised.value, RuntimeError)
 
 
+def test_a_wait_outlives_a_restart_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    answers = [job(), *[None] * 8, job("Succeeded")]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found = answers.pop(0)
+        if found is None:
+            raise httpx.ConnectError("refused", request=request)
+        return httpx.Response(200, content=found.model_dump_json(exclude_none=True))
+
+    with Client(connection=FakeConnection(answer)) as client:
+        assert client.wait_for_job_status("bert").phase == "Succeeded"
+        answers[:] = [None] * 6
+        with pytest.raises(UnreachableError, match="does not answer: refused"):
+            client.wait_for_job_status("bert")
+
+
+def test_a_login_page_is_no_answer() -> None:
+    client = Client(connection=FakeConnection(lambda _: httpx.Response(200, text="<html>")))
+    with client, pytest.raises(ApiError, match="is this the address of an API server"):
+        client.list_jobs()
+
+
 def test_a_word_that_is_no_status_is_refused() -> None:
     with pytest.raises(ValueError, match="No status is 'Completed'; there are AtRisk, Complete"):
         Waiting("Completed")

@@ -157,6 +157,8 @@ def test_durations_are_as_kubectls_with_days(text: str, seconds: float) -> None:
         ([job(), job(phase="Succeeded")], 0, "bert condition met"),
         ([job(), job(phase="Failed", failure={"message": "OOMKilled."})], 3, "has ended: Failed. OOMKilled."),
         ([job()], 4, "timed out waiting"),
+        ([job(), *[Answer(503, b"")] * 8, job(phase="Succeeded")], 0, "bert condition met"),
+        ([job(), refusal(404, "NotFound", "it is gone")], 1, "it is gone"),
     ],
 )
 def test_the_exit_code_of_a_wait_says_how_it_ended(
@@ -305,7 +307,7 @@ def test_one_job_is_told_in_words_and_drives_no_terminal(cluster: Cluster, run: 
         "Stalled (NoAdvance):",
         "Goodput 77% of 1m40s",
         "Productive 60%, Starting 20%, Stalled 20%",
-        "loss: 2 → 1",
+        "loss: 2 -> 1",
     ):
         assert part in out, part
     out = run("why", "bert")[1]
