@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from visibility_api.app.routers import history, log_tail
+from visibility_api.app.routers import diagnose, history, log_tail
 from visibility_api.models.served import (
     GROUP,
     GROUP_VERSION,
@@ -153,8 +153,9 @@ _NAME = _path_parameter("name", "Name of the job; of trainingjobs its resource, 
 
 def _parameters(router: APIRouter) -> list[dict[str, Any]]:
     """Those of the router's GET, in Kubernetes' form: no titles, what may be absent is not null."""
-    (route,) = map(copy, router.routes)
-    assert isinstance(route, APIRoute)  # noqa: S101 - no other is included
+    # One that also takes a POST has a route for it.
+    routes = [each for each in router.routes if isinstance(each, APIRoute)]
+    (route,) = [copy(each) for each in routes if "GET" in (each.methods or ())]
     route.methods = {"GET"}  # HEAD would have the same operation id
     (path,) = get_openapi(title="", version="", routes=[route])["paths"].values()
     return [
@@ -173,6 +174,7 @@ _TEXT = {"schema": {"type": "string"}}
 # The subresources that are operations of their own, by name: their parameters, and what they send beside JSON
 # and YAML.
 _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
+    "diagnose": (diagnose.router, {}),
     "history": (history.router, {"application/x-ndjson": _TEXT, "text/csv": _TEXT}),
     "log-tail": (log_tail.router, {"text/plain": _TEXT}),
 }
@@ -258,6 +260,8 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         else:
             parameters += _refer(*_REPLICAS)
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
+        if "create" in subresource.verbs:
+            made[f"{one}/{subresource.name}"]["post"] = _create(resource, subresource)
     return made
 
 
@@ -286,6 +290,21 @@ def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
     operation["responses"]["304"] = _refusal("304")
     operation["x-kubernetes-action"] = "get"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(kind)  # an object, not an array
+    return operation
+
+
+def _create(resource: Resource, subresource: Subresource) -> dict[str, Any]:
+    """A POST without a body, which is carried out later."""
+    prefix = "Namespaced" if resource.namespaced else ""
+    title = subresource.name.title().replace("-", "")
+    operation = _operation(
+        f"create{_GROUP_TITLE}{_VERSION_TITLE}{prefix}{resource.kind}{title}",
+        f"create {subresource.name} of the specified {resource.kind}",
+        META + "Status",
+    )
+    operation["responses"]["202"] = operation["responses"].pop("200") | {"description": "Accepted"}
+    operation["x-kubernetes-action"] = "post"
+    operation["x-kubernetes-group-version-kind"] = group_version_kind(subresource.kind)
     return operation
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from pydantic.json_schema import models_json_schema
 
 from visibility_api.models.served import GROUP, TRAINING_JOBS, VERSION, Resource
-from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
+from visibility_api.models.subresources import TrainJobDiagnosis, TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.v1alpha1 import (
     TrainingJob,
     TrainingJobList,
@@ -36,7 +36,7 @@ PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the
 _WORKLOAD = "TrainJob"
 _MODELS: Sequence[type[WireModel]] = (
     *(TrainJobProgress, TrainJobProgressList),
-    *(TrainJobProgressHistory, TrainJobLogTail),
+    *(TrainJobProgressHistory, TrainJobLogTail, TrainJobDiagnosis),
 )
 
 # The order of a schema's fields; all others follow as they come.

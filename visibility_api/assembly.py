@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
 from visibility_api.app import Application, Limits, Parts, create_app
-from visibility_api.app.dependencies import Found, HistorySource, LogTails
+from visibility_api.app.dependencies import Diagnoses, Found, HistorySource, LogTails
 from visibility_api.app.health import Check
 from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
@@ -39,6 +39,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
 from visibility_api.ownership import OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
+from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.peer_client import PeerClient
@@ -166,6 +167,9 @@ def assemble(
     replica_reads = ReplicaReads(
         role, lambda: role.term.replicas if role.term is not None else None, peers, shares
     )
+    diagnosis_requests = DiagnosisRequests(
+        role, lambda: role.term.diagnoser if role.term is not None else None, peers
+    )
     resources = ServedResources(store, request_metrics, shares, authorizer, replica_reads.read, now=_now)
     resources.serve(table.now)
     draining = asyncio.Event()
@@ -188,6 +192,12 @@ def assemble(
             ),
             authorizer=authorizer,
             log_tails=log_tails,
+            diagnoses=Diagnoses(
+                find=store.get,
+                authorizer=authorizer,
+                request=diagnosis_requests.request,
+                is_on="exec" in settings.sources,
+            ),
             handlers=resources.handlers,
             resources=table.now.all_resources,
             served=lambda: served(presence, table.now),
@@ -216,7 +226,9 @@ def assemble(
                 *([directory.check] if directory else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(role.others.streams, jobs, replica_keys, replica_reads)
+            log_streams=LogRequests(
+                role.others.streams, jobs, replica_keys, replica_reads, diagnosis_requests
+            )
             if role.others is not None
             else None,
             page=read_page(),

@@ -34,6 +34,7 @@ from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
 from visibility_api.probing.prober import Prober
+from visibility_api.probing.rank_states import RankStates
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
@@ -41,6 +42,7 @@ from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import JobWatch, job_watches
+from visibility_api.workloads.diagnoser import Diagnoser
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
 from visibility_api.workloads.pod_lists import PodLists
@@ -92,6 +94,7 @@ class OwnersTerm:
         watches: Sequence[JobWatch[Any]],
         pushes: PushEndpoint | None,
         replicas: Replicas,
+        diagnoser: Diagnoser,
         on_gone: Callable[[JobRef], None],
         published: Callable[[JobProgress], None],
         loops: Sequence[tuple[str, Loop]],
@@ -101,7 +104,7 @@ class OwnersTerm:
         self.waiting_write_backs = waiting_write_backs
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
         self._kinds = kinds
-        self.replicas = replicas
+        self.replicas, self.diagnoser = replicas, diagnoser
         self._log = jobs
         self._on_gone = on_gone
         self._published = published
@@ -207,6 +210,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             write_back.changed(document)
         if announcer is not None:
             announcer.changed(document)
+        diagnoser.changed(document)
 
     def publish(document: JobProgress) -> None:
         jobs.put(document)
@@ -260,6 +264,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         initializers.job_gone(ref)
         inspector.job_gone(ref)
         replicas.job_gone(ref)
+        diagnoser.job_gone(ref)
         tracker.job_gone(ref)
         if write_back is not None:
             write_back.gone(ref)
@@ -277,6 +282,12 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         explain=FailureLogs(cluster, settings.probe_timeout.total_seconds()).explain
         if "logs" in sources
         else None,
+    )
+    diagnoser = Diagnoser(
+        pod_lists,
+        RankStates(cluster) if "exec" in sources else None,
+        find=partial(_find_document, jobs),
+        found=tracker.diagnosed,
     )
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
@@ -314,6 +325,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     loops: list[tuple[str, Loop]] = [
         ("prober", prober.run),
         ("inspection", inspector.run),
+        ("diagnosis", diagnoser.run),
         ("initializers", initializers.run),
     ]
     if write_back is not None:
@@ -329,6 +341,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         watches=watches,
         pushes=pushes,
         replicas=replicas,
+        diagnoser=diagnoser,
         on_gone=on_gone,
         published=published,
         loops=loops,
@@ -349,6 +362,12 @@ def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
 def _find_job(jobs: JobLog, resource: str, namespace: str, name: str) -> TrainingJob | None:
     entry = jobs.store.get(resource, namespace, name)
     return entry.document.job if entry is not None else None
+
+
+def _find_document(jobs: JobLog, ref: JobRef) -> JobProgress | None:
+    """Of this very job: its name may be another's by now."""
+    entry = jobs.store.get(ref.resource, ref.namespace, ref.name)
+    return entry.document if entry is not None and entry.document.job.ref == ref else None
 
 
 def are_pods_watched(pods: Sequence[Watch[Any]], namespace: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 PREFIX = "org.kubeflow.trainer.visibility.v1alpha1."
 FOLDER = "/apis/visibility.trainer.kubeflow.org/v1alpha1/"
 # Those of every other kind are the same under another name.
-ROOTS = ("TrainJobProgress", "TrainJobProgressHistory", "TrainJobLogTail", "TrainingJob")
+ROOTS = ("TrainJobProgress", "TrainJobProgressHistory", "TrainJobLogTail", "TrainJobDiagnosis", "TrainingJob")
 RESOURCES = ("trainjobs", "trainingjobs")
 INTRODUCTION = """\
 Made from the published document, `/openapi/v3`. `kubectl explain tjp.status` shows the same. Other kinds have

@@ -214,6 +214,7 @@ export class MadeJob {
           : {}),
         ...this.spent(now, accelerators),
         ...(phase === "Failed" ? { failure: failureOf(this, iso(ended)) } : {}),
+        ...(this.trouble === "Stalled" ? { diagnosis: diagnosisOf(this, iso(now - 60_000)) } : {}),
         observation:
           this.trouble === "Silent"
             ? {
@@ -437,6 +438,21 @@ function troubleOf(value: number, number: number): MadeJob["trouble"] {
     [0.1, "Silent"],
   ];
   return edges.find(([edge]) => value < edge)?.[1] ?? "";
+}
+
+function diagnosisOf(job: MadeJob, time: string) {
+  return {
+    time,
+    reason: "InDataLoader",
+    message: "Rank 37 (gpu-9) is in the data loader for 6 min; 63 ranks wait for it in all_reduce.",
+    hint: "Check its data: volume, network and the loader's worker processes.",
+    ranksRead: 64,
+    groups: [
+      { count: 63, ranks: "0-36,38-63", where: "is in all_reduce" },
+      { count: 1, ranks: "37", where: "is in the data loader" },
+    ],
+    suspects: [{ reason: "InDataLoader", rank: 37, podName: `${job.name}-node-0-37-q8fzt`, nodeName: "gpu-9" }],
+  };
 }
 
 function failureOf(job: MadeJob, time: string) {

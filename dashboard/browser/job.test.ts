@@ -132,6 +132,15 @@ test("why a job died is told with its place, what to do, and the last lines of i
   await page.getByText("before its last restart; what came before is left out").waitFor();
 });
 
+test("of a job that stands still the rank that others wait for is named, and where all ranks are", async () => {
+  await show((one) => one.trouble === "Stalled" && one.phase === "Running");
+  await page.getByRole("heading", { name: "Why it stands still" }).waitFor();
+  await page
+    .getByText("Rank 37 (gpu-9) is in the data loader for 6 min; 63 ranks wait for it in all_reduce.")
+    .waitFor();
+  await page.getByRole("cell", { name: "0-36,38-63" }).waitFor();
+});
+
 test("who may not read logs or list events is told which right it takes", async () => {
   fixture.mayReadMore = false;
   const job = await show((one) => one.phase === "Failed");

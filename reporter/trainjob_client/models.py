@@ -160,6 +160,76 @@ class Failure(WireModel):
     """The rank that printed it, where ranks are marked in the output."""
 
 
+class DiagnosisGroup(WireModel):
+    """Ranks that were at the same place."""
+
+    count: int
+    """How many ranks, or processes where ranks are not known."""
+
+    ranks: Optional[str] = None
+    """Which ranks, such as 0-36,38-63; absent where ranks are not known."""
+
+    where: str
+    """What they did, in the server's words, such as 'is in all_reduce'."""
+
+    frames: Optional[Tuple[str, ...]] = None
+    """Their stack as module:function:line, innermost first. Only in the subresource diagnose."""
+
+
+class DiagnosisSuspect(WireModel):
+    """A rank that the others waited for, as far as could be seen."""
+
+    reason: str
+    """One CamelCase word, as the reason of the diagnosis."""
+
+    rank: Optional[int] = None
+    """The rank; absent where it is not known."""
+
+    pod_name: str
+    """Its pod; it may be gone by now."""
+
+    node_name: Optional[str] = None
+    """The node that the pod was on."""
+
+    step: Optional[int] = None
+    """The last step that it had finished."""
+
+
+class Diagnosis(WireModel):
+    """Where the ranks of the job were when it stood still: read once when a stall begins, and on request."""
+
+    time: datetime
+    """When the ranks were read."""
+
+    requested: Optional[bool] = None
+    """True where a user had requested it; absent where a stall was the reason."""
+
+    reason: str
+    """What was found, one CamelCase word: InDataLoader, InOwnCode, ProcessStopped, ProcessEnded, GilHeld,
+    InCollective, CollectiveMismatch, PodNotRunning, NotReadable, NotKnown, or another one."""
+
+    message: str
+    """The same as a sentence: which rank, where, and what the others do."""
+
+    hint: Optional[str] = None
+    """What to do about it."""
+
+    ranks_read: int
+    """How many ranks, or processes, were read."""
+
+    pods_unread: Optional[int] = None
+    """How many pods did not run, or gave no answer; absent for none."""
+
+    groups: Optional[Tuple[DiagnosisGroup, ...]] = None
+    """Ranks by equal place, the eight largest groups."""
+
+    other_ranks: Optional[int] = None
+    """How many ranks are in further groups; absent for none."""
+
+    suspects: Optional[Tuple[DiagnosisSuspect, ...]] = None
+    """The ranks that the others waited for, at most eight; absent for none."""
+
+
 class Condition(WireModel):
     """One aspect of an object's state. All five fields are always there."""
 
@@ -483,6 +553,10 @@ class ProgressStatus(WireModel):
     failure: Optional[Failure] = None
     """Why the job failed, or its last attempt that did. Stays when the pods are gone and while the next
     attempt runs; absent when nothing has failed."""
+
+    diagnosis: Optional[Diagnosis] = None
+    """Why the run stood still, when its ranks were read last. Stays when the run goes on and when the pods
+    are gone; absent while they were never read."""
 
     conditions: Optional[Tuple[Condition, ...]] = None
     """Conditions of the job; kubectl wait --for=condition=Complete works with them. Diverged: a loss or

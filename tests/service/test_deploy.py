@@ -258,6 +258,7 @@ MORE = {
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
     "kinds": {
         ("ClusterRole", "trainjob-visibility:kinds-viewer"),
+        ("ClusterRole", "trainjob-visibility:kinds-diagnoser"),
         ("ConfigMap", "visibility-api-kinds"),
     },
     "network-policy": {("NetworkPolicy", "visibility-api")},

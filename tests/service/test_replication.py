@@ -9,6 +9,7 @@ import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -32,6 +33,7 @@ from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.errors import Unreachable
 from visibility_api.replication.addresses import Address
+from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower, FollowLimits
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
@@ -77,12 +79,15 @@ class Replica:
     streams: LogStreams = field(init=False)
     replicas: Replicas | None = None  # of jobs
     reads: ReplicaReads = field(init=False)
+    diagnoses: DiagnosisRequests = field(init=False)
+    requested: list[JobRef] = field(default_factory=list)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
     port: int = 0
 
     def __post_init__(self) -> None:
         self.streams = LogStreams(self.log, epoch=lambda: self.epoch)
         self.reads = ReplicaReads(Owned(), lambda: self.replicas, None, self.shares)
+        self.diagnoses = DiagnosisRequests(Owned(), lambda: cast(Any, self), None)
         self.tracker = Tracker(
             publish=self.log.put,
             kept=self.log.kept,
@@ -125,12 +130,19 @@ class Replica:
                 resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                log_streams=LogRequests(self.streams, self.log, self.replica_keys, self.reads),
+                log_streams=LogRequests(
+                    self.streams, self.log, self.replica_keys, self.reads, self.diagnoses
+                ),
             )
         )
         async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:
             yield
             self.streams.close()
+
+    def request(self, ref: JobRef) -> float:
+        """As a Diagnoser has it."""
+        self.requested.append(ref)
+        return 41.5
 
     @contextlib.asynccontextmanager
     async def following(self, *owners: Replica, limits: FollowLimits = QUICK) -> AsyncIterator[Follower]:
@@ -240,6 +252,23 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
             assert len(listed.asked) == 2
     finally:
         await stranger.close()
+        await client.close()
+
+
+async def test_a_follower_passes_requests_for_a_diagnosis_on(owner: Replica, other: Replica) -> None:
+    asked, client = Owned(), PeerClient(other.replica_keys)
+    follower = DiagnosisRequests(asked, lambda: None, client)
+    try:
+        async with owner.serving():
+            asked.owner = Address("127.0.0.1", owner.port)
+            assert await follower.request(ref("bert")) == 41.5
+            assert owner.requested == [ref("bert")]
+        with pytest.raises(Unavailable):
+            await follower.request(ref("bert"))
+        asked.owner = None
+        with pytest.raises(Unavailable):
+            await follower.request(ref("bert"))
+    finally:
         await client.close()
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tests.asgi import Answer, call
 from visibility_api.app import Limits, Parts, create_app
 from visibility_api.app.chain import RequestChain
-from visibility_api.app.dependencies import HistorySource, LogTails
+from visibility_api.app.dependencies import Diagnoses, HistorySource, LogTails
 from visibility_api.app.health import Check
 from visibility_api.app.limits import new_shares
 from visibility_api.app.page import Page
@@ -42,6 +42,7 @@ class Shell:
         log_streams: LogRequests | None = None,
         page: Page | None = None,
         log_tails: LogTails | None = None,
+        diagnoses: Diagnoses | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -81,6 +82,7 @@ class Shell:
                 log_streams=log_streams,
                 page=page,
                 log_tails=log_tails,
+                diagnoses=diagnoses,
                 is_synced=lambda _namespace: self.is_synced,
                 is_absent=lambda resource: resource in self.absent,
                 why_empty=lambda resource: self.why_empty.get(resource),

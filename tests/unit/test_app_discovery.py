@@ -62,6 +62,13 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
                 "kind": "TrainJobLogTail",
                 "verbs": ["get"],
             },
+            {
+                "name": "trainjobs/diagnose",
+                "singularName": "",
+                "namespaced": True,
+                "kind": "TrainJobDiagnosis",
+                "verbs": ["create", "get"],
+            },
         ],
     }
 
@@ -132,6 +139,11 @@ async def test_the_aggregated_document_has_a_kind_for_everything() -> None:
                                         "responseKind": kind | {"kind": "TrainJobLogTail"},
                                         "verbs": ["get"],
                                     },
+                                    {
+                                        "subresource": "diagnose",
+                                        "responseKind": kind | {"kind": "TrainJobDiagnosis"},
+                                        "verbs": ["create", "get"],
+                                    },
                                 ],
                             }
                         ],
@@ -199,7 +211,8 @@ def test_every_resource_has_a_kind_of_its_own() -> None:
 def test_nothing_is_promised_that_controllers_would_act_on() -> None:
     """D5, D7: an untrue `delete` makes every namespace deletion call us; `all` breaks `kubectl get all`."""
     for entry in resource_list(ALL_RESOURCES)["resources"]:
-        assert set(entry["verbs"]) <= {"get", "list", "watch"}
+        is_request = entry["name"].endswith("/diagnose")
+        assert set(entry["verbs"]) <= {"get", "list", "watch", *(["create"] if is_request else [])}
         assert entry["verbs"] == sorted(entry["verbs"])
         assert "all" not in entry.get("categories", ())
         assert "storageVersionHash" not in entry
@@ -222,7 +235,7 @@ def test_a_new_resource_needs_one_entry_of_the_table() -> None:
         subresources=(Subresource(name="history", kind="JobSetProgressHistory"),),
     )
     names = [entry["name"] for entry in resource_list((TrainJobKind.served, new))["resources"]]
-    below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail"]
+    below = ["trainjobs/progress", "trainjobs/history", "trainjobs/log-tail", "trainjobs/diagnose"]
     assert names == ["trainjobs", *below, "jobsets", "jobsets/history"]
     entry = aggregated((TrainJobKind.served, new))["items"][0]["versions"][0]["resources"][1]
     assert entry["scope"] == "Cluster"

@@ -262,7 +262,7 @@ def test_the_status_has_every_field_of_the_design() -> None:
         "phase", "phaseReason", "phaseMessage", "attempts", "failure", "resources",
         "progressPercentage", "estimatedRemainingSeconds", "metrics", "lastUpdatedTime",
         "estimatedCompletionTime", "estimatedCompletionRange", "startTime", "endTime", "durationSeconds",
-        "steps", "epochs", "message", "checkpoint", "goodput",
+        "steps", "epochs", "message", "checkpoint", "goodput", "diagnosis",
         "conditions", "rank0", "replicas", "observation",
         "replicaStatuses", "replicaStatusesTime", "replicaStatusesContinue",
     }  # fmt: skip

@@ -11,8 +11,10 @@ from apidocs.schemas import PREFIX
 from tests.jobs import RANK0, rank0, spent
 from tests.past import Past
 from tests.unit.api_shell import ONE, Shell
+from tests.unit.test_app_diagnose import DIAGNOSE, shell as diagnose_shell
 from tests.unit.test_app_log_tail import FAILURE, TAIL, Kubelet, job as failed_job, shell as log_shell
 from tests.unit.test_kubeapi_replicas import Api
+from visibility_api.diagnosis.result import Diagnosis, Group, Suspect
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica, Termination, TrainingJob
 from visibility_api.jobs.ledger import KINDS
@@ -69,6 +71,20 @@ FULL = JobProgress(
         cause="the accelerator's memory was full.",
         hint="Use a smaller batch.",
         rank=1,
+    ),
+    diagnosis=Diagnosis(
+        at=NOW,
+        reason="InDataLoader",
+        message="Rank 1 is in the data loader.",
+        hint="Check its data.",
+        groups=(Group(count=7, ranks="0,2-7", where="is in all_reduce", frames=("train:step:7",)),),
+        suspects=(
+            Suspect(pod_name="bert-node-0-1-x", reason="InDataLoader", rank=1, node_name="gpu-2", step=449),
+        ),
+        read=8,
+        others=1,
+        unread=1,
+        is_requested=True,
     ),
     updated_at=NOW,
     step=450,
@@ -127,6 +143,7 @@ async def test_no_field_is_published_that_is_never_sent() -> None:
     log = Kubelet(before=b"/bin/sh: 1: torchrun: not found\n")
     tail = (await log_shell(failed_job(failure=FAILURE), log).get(TAIL)).json()
     sent |= names_in(tail)
+    sent |= names_in((await diagnose_shell(FULL).get(DIAGNOSE)).json())
     first = ReplicaStatus(name="node-0", pod_name=RANK0.pod_name, state="Failed", reason="Evicted")
     others = ReplicaStatus(name="node-1", pod_name="bert-1", state="Running")
     replicas = Api(first, others, step=1, updated_at=NOW)

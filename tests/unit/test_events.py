@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import NOW, document
+from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.events import announcer as subject
 from visibility_api.events.announcer import Announcer
 from visibility_api.events.occurrences import occurrences
@@ -44,6 +45,18 @@ STALLED, ADVANCES = (
     condition("Stalled", reason="NoAdvance"),
     condition("Stalled", "False", reason="Advancing"),
 )
+
+
+DIAGNOSIS = Diagnosis(at=NOW, reason="InDataLoader", message="Rank 1 waits.", hint="Check its data.")
+
+
+def test_a_diagnosis_is_told_once() -> None:
+    before, now = shown(STALLED), shown(STALLED, diagnosis=DIAGNOSIS)
+    (told,) = occurrences(before, now)
+    assert (told.reason, told.type, told.since) == ("TrainingDiagnosed", "Warning", NOW)
+    assert told.note == "Rank 1 waits. Check its data."
+    assert occurrences(now, shown(ADVANCES, diagnosis=DIAGNOSIS))[0].reason == "TrainingRecovered"
+    assert [each.is_witnessed for each in occurrences(None, now)] == [False, False]
 
 
 class FakeCluster:

@@ -99,4 +99,5 @@ async def test_a_kind_is_one_description() -> None:
     assert owner is not None
     assert (owner[0], owner[1].job_uid) == (kind, job.ref.uid)
     names = [entry["name"] for entry in resource_list((kind.served,))["resources"]]
-    assert names == ["slurmjobs", "slurmjobs/progress", "slurmjobs/history", "slurmjobs/log-tail"]
+    below = ("progress", "history", "log-tail", "diagnose")
+    assert names == ["slurmjobs", *(f"slurmjobs/{each}" for each in below)]

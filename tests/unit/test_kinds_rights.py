@@ -25,7 +25,7 @@ from tests.unit.test_events import STALLED, FakeCluster, Process
 from tests.unit.test_kinds import Cluster as Objects
 from tests.unit.test_pushing_endpoint import post
 from visibility_api.app import Limits, Parts, create_app
-from visibility_api.app.dependencies import Found, HistorySource, LogTails
+from visibility_api.app.dependencies import Diagnoses, Found, HistorySource, LogTails
 from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
@@ -114,9 +114,14 @@ def served(caller: Caller, store: MemoryStore) -> Any:
             shares=new_shares(limits),
             histories=HistorySource(find=find),
             log_tails=LogTails(find=store.get, authorizer=caller, logs=None),
+            diagnoses=Diagnoses(find=store.get, authorizer=caller, request=refuse, is_on=False),
             page=read_page(),
         )
     )
+
+
+async def refuse(_ref: JobRef) -> float:
+    raise AssertionError
 
 
 def shown_in(kind: str, namespace: str, **more: Any) -> JobProgress:
@@ -186,13 +191,21 @@ async def test_no_answer_has_what_its_reader_has_no_right_to(rights: set[Right],
     for resource, namespace, rest in itertools.product(
         KINDS,
         ("", *NAMESPACES),
-        ("", "/bert", "/bert/progress", "/bert/progress?replicas=all", "/bert/history", "/bert/log-tail"),
+        (
+            "",
+            "/bert",
+            "/bert/progress",
+            "/bert/progress?replicas=all",
+            "/bert/history",
+            "/bert/log-tail",
+            "/bert/diagnose",
+        ),
     ):
         if rest and not namespace:
             continue
         scope = f"/namespaces/{namespace}" if namespace else ""
         answer = await call(app, f"{BASE}{scope}/{resource}{rest}", headers=[("Accept", accept)])
-        is_off = rest == "/bert/log-tail"  # its source is switched off: 403 for all
+        is_off = rest in ("/bert/log-tail", "/bert/diagnose")  # its source is switched off, it was not read
         may = is_allowed(rights, resource, namespace) and not is_off
         assert (answer.status == 200) == may, (resource, namespace, rest)
         shown = rows_of(answer)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tests.jobs import KILLED, NOW, document, rank0, spent
 from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, TEAM, ResourceServer
+from visibility_api.diagnosis.result import Diagnosis, Suspect
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase, Rank0
 from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
@@ -257,6 +258,20 @@ def test_the_reason_is_the_one_that_explains_most(
 FAILURE = Failure(
     at=NOW, replica="node-3", pod_name="bert-node-0-3-x", exit_code=137, reason="OOMKilled", message="Killed."
 )
+
+
+def test_of_a_stall_the_reason_is_what_its_diagnosis_found() -> None:
+    stalled = Condition(type="Stalled", status="True", reason="NoAdvance", message="", since=NOW)
+    suspect = Suspect(pod_name="bert-7", reason="InDataLoader", rank=37)
+    found = Diagnosis(at=NOW, reason="InDataLoader", message="It waits.", suspects=(suspect,))
+    earlier = replace(found, at=NOW - timedelta(seconds=1))
+    shown = document(conditions=(stalled,), diagnosis=found)
+    assert cells(shown)["Reason"] == "InDataLoader (rank 37)"
+    assert cells(replace(shown, diagnosis=earlier))["Reason"] == "NoAdvance"
+    nameless = replace(found, suspects=(replace(suspect, rank=None),))
+    assert cells(replace(shown, diagnosis=nameless))["Reason"] == "InDataLoader (bert-7)"
+
+
 OF_RANK0 = msgspec.structs.replace(FAILURE, pod_name=rank0().pod_name)
 
 

@@ -144,7 +144,8 @@ def test_fields_stand_in_the_order_of_the_models() -> None:
 
 def test_every_field_of_the_models_is_encoded() -> None:
     paths = set(paths_of_model(TrainJobProgress))
-    of_replicas = {path for path in paths if path.startswith("status.replicaStatuses")}
+    below = ("status.replicaStatuses", "status.diagnosis.groups[].frames")
+    of_replicas = {path for path in paths if path.startswith(below)}
     assert paths - of_replicas == set(paths_of_json(json.loads(encoded(FULL))))  # the rest: test_app_schemas
 
 

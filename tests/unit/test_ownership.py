@@ -62,6 +62,7 @@ class Taken:
             watches=cast(Any, watches),
             pushes=None,
             replicas=cast(Any, None),
+            diagnoser=cast(Any, None),
             on_gone=self.jobs.discard,
             published=lambda _document: None,
             loops=(),

@@ -19,7 +19,7 @@ from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.requests import LogRequests
 
 from .chain import RequestChain
-from .dependencies import HistorySource, LogTails
+from .dependencies import Diagnoses, HistorySource, LogTails
 from .discovery import Discovery
 from .exception_handlers import add_exception_handlers
 from .health import Check, Health
@@ -30,6 +30,7 @@ from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
 from .routers import (
     dashboard,
+    diagnose,
     discovery,
     health,
     history,
@@ -58,6 +59,7 @@ class Parts:
     page: Page | None = None  # None: no dashboard was built into this package
     histories: HistorySource = field(default_factory=HistorySource)
     log_tails: LogTails | None = None  # None: not served
+    diagnoses: Diagnoses | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
     why_empty: Callable[[str], str | None] = lambda _resource: None  # of one that is served all the same
@@ -85,6 +87,7 @@ class Application(FastAPI):
         served = parts.served or (lambda: self._resources)
         self.state.discovery, self.state.openapi = Discovery(served), OpenApi(served)
         self.state.log_tails = parts.log_tails
+        self.state.diagnoses = parts.diagnoses
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
@@ -92,6 +95,8 @@ class Application(FastAPI):
             self.include_router(dashboard.router)
         if parts.log_tails is not None:
             self.include_router(log_tail.router)
+        if parts.diagnoses is not None:
+            self.include_router(diagnose.router)
         for subject in (health, discovery, metrics, history):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()

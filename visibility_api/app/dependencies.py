@@ -6,7 +6,7 @@ collaborator is a field of `Parts`, put into `app.state` by `Application`, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from visibility_api.auth.identity import Identity
 from visibility_api.errors.status import UnknownRoute
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.job import JobRef
 from visibility_api.kubeapi.message import Authorizer
 from visibility_api.models.served import Resource
 from visibility_api.probing.log_end import LogEnds
@@ -78,6 +79,17 @@ class LogTails:
     queues: ClientQueues = field(default_factory=_log_queues)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnoses:
+    """`find` takes resource, namespace and name. `request` has the ranks of a job read, or returns how many
+    seconds it has to wait. `is_on`: a source may exec."""
+
+    find: Callable[[str, str, str], Entry | None]
+    authorizer: Authorizer
+    request: Callable[[JobRef], Awaitable[float]]
+    is_on: bool
+
+
 def _kept(name: str) -> Any:  # noqa: ANN401 - as FastAPI's own `Depends`
     """What `Application` keeps in `app.state` under this name."""
 
@@ -108,4 +120,5 @@ DiscoveryDocuments = Annotated[Discovery, _kept("discovery")]
 OpenApiDocuments = Annotated[OpenApi, _kept("openapi")]
 DashboardPage = Annotated[Page, _kept("page")]
 Histories = Annotated[HistorySource, _kept("histories")]
+DiagnoseParts = Annotated[Diagnoses, _kept("diagnoses")]
 LogTailParts = Annotated[LogTails, _kept("log_tails")]

@@ -167,8 +167,8 @@ class TooManyRequests(RequestError):
 
     code, reason = 429, "TooManyRequests"
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, details=StatusDetails(retry_after_seconds=RETRY_AFTER_S))
+    def __init__(self, message: str, retry_after_s: int = RETRY_AFTER_S) -> None:
+        super().__init__(message, details=StatusDetails(retry_after_seconds=retry_after_s))
 
 
 class Overloaded(TooManyRequests):

@@ -18,6 +18,7 @@ NORMAL, WARNING = "Normal", "Warning"
 _OF_CONDITIONS = {each.name: each.event for each in CONDITION_TYPES if each.event}
 RECOVERED = "TrainingRecovered"
 PROBE_REFUSED = "ProbeRefused"
+DIAGNOSED = "TrainingDiagnosed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +45,16 @@ def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence
     ref = now.job.ref
     found = []
 
-    def add(type_: str, reason: str, condition: Condition, *, is_witnessed: bool, text: str = "") -> None:
-        note = harmless(text or condition.message).encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
+    def add(type_: str, reason: str, note: str, since: datetime, *, is_witnessed: bool) -> None:
+        text = harmless(note).encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
         found.append(
-            Occurrence(
-                ref=ref,
-                reason=reason,
-                type=type_,
-                note=note or f"{condition.type}.",
-                since=condition.since,
-                is_witnessed=is_witnessed,
-            )
+            Occurrence(ref=ref, reason=reason, type=type_, note=text, since=since, is_witnessed=is_witnessed)
         )
 
+    diagnosis = now.diagnosis
+    if diagnosis is not None and (before is None or before.diagnosis != diagnosis):
+        note = join_sentences(diagnosis.message, diagnosis.hint)
+        add(WARNING, DIAGNOSED, note, diagnosis.at, is_witnessed=before is not None)
     for condition in now.conditions:
         held = before.condition(condition.type) if before is not None else None
         if held is not None and held.status == condition.status and held.since == condition.since:
@@ -68,15 +66,16 @@ def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence
             add(
                 type_,
                 reason,
-                condition,
+                _describe(condition, now) or f"{condition.type}.",
+                condition.since,
                 is_witnessed=was_otherwise or (has_ended and before is not None and _runs(before)),
-                text=_describe(condition, now),
             )
         elif condition.type == "Stalled" and condition.reason == "Advancing":
             if held is not None and held.status == "True":
-                add(NORMAL, RECOVERED, condition, is_witnessed=True, text="The run advances again.")
+                add(NORMAL, RECOVERED, "The run advances again.", condition.since, is_witnessed=True)
         elif condition.type == "Reporting" and condition.reason.endswith("Forbidden"):
-            add(WARNING, PROBE_REFUSED, condition, is_witnessed=held is not None and held.status != "False")
+            note, was_fine = condition.message or "Reporting.", held is not None and held.status != "False"
+            add(WARNING, PROBE_REFUSED, note, condition.since, is_witnessed=was_fine)
     return found
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
+from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress, Refused
@@ -74,6 +75,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     accelerators: tuple[tuple[str, int], ...] = ()  # the last known; they outlive the JobSet that shows them
     account: bytes = b""  # of its time: account.Account
     checkpoint: Checkpoint | None = None  # the last one that the run has told of, in any attempt
+    diagnosis: Diagnosis | None = None  # where its ranks were when they were read last
 
 
 class Record(State, kw_only=True):
@@ -248,6 +250,7 @@ def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
             ran_s=ran_s,
             attempts=record.begun or None,
             failure=record.failed,
+            diagnosis=record.diagnosis,
             resources=_resources(record, now),
             goodput=goodput,
             conditions=record.conditions,
@@ -282,6 +285,7 @@ def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
         metrics=report.metrics,
         message=report.message,
         failure=record.failed,
+        diagnosis=record.diagnosis,
         resources=_resources(record, now),
         goodput=goodput,
         conditions=record.conditions,

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.models.condition_types import CONDITION_TYPES
 
 from .failure import Failure
@@ -87,6 +88,7 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     checkpoint: tuple[int, datetime] | None = None  # the last one: its step, and when it was complete
     goodput: bytes = b""  # what its time was spent on: account.Account
     failure: Failure | None = None  # the last one, what came first; stays while the job goes on
+    diagnosis: Diagnosis | None = None  # the last one; stays when the run goes on, and when the pods are gone
     conditions: tuple[Condition, ...] = ()
     observation: ObservationSummary | None = None
     seen_at: datetime | None = None  # when the last report was written, by our clock; None: that is not known
@@ -128,3 +130,15 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def condition(self, type_: str) -> Condition | None:
         return next((c for c in self.conditions if c.type == type_), None)
+
+    @property
+    def stall(self) -> Condition | None:
+        """The condition, while the run is stalled."""
+        found = self.condition("Stalled")
+        return found if found is not None and found.status == "True" else None
+
+    @property
+    def stall_diagnosis(self) -> Diagnosis | None:
+        """That of the stall that lasts."""
+        stall, last = self.stall, self.diagnosis
+        return last if stall is not None and last is not None and last.at >= stall.since else None

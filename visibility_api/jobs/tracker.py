@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
+from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS
@@ -122,6 +123,13 @@ class Tracker:
         record = self._records.get(ref)
         if record is not None:
             note_failure(record, failure)
+            self._show(record, self._now())
+
+    def diagnosed(self, ref: JobRef, diagnosis: Diagnosis) -> None:
+        """The ranks of the job were read."""
+        record = self._records.get(ref)
+        if record is not None:
+            record.diagnosis = diagnosis
             self._show(record, self._now())
 
     def job_gone(self, ref: JobRef) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+from visibility_api.errors.text import join_sentences
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import SECTIONS
 from visibility_api.reports.ranks import Ranks
@@ -56,9 +57,13 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     within = f" in its section {SECTIONS[section]}" if section is not None else ""
     message = (
         f"No advance for {describe_age(still)}{within}; the longest pause before was "
-        f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}. Check the training process."
+        f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}."
     )
-    return "True", STALLED, message
+    diagnosis = record.diagnosis
+    says = "Check the training process."
+    if diagnosis is not None and diagnosis.at >= record.moved_at:
+        says = join_sentences(diagnosis.message, diagnosis.hint)
+    return "True", STALLED, f"{message} {says}"
 
 
 def stalled_after_s(record: Record, report: Progress) -> float:

@@ -247,5 +247,6 @@ def _reason(document: JobProgress) -> Cell:
     for known in CONDITION_TYPES:
         condition = document.condition(known.name) if known.fault else None
         if condition is not None and condition.status == known.fault:
-            return condition.reason
+            diagnosis = document.stall_diagnosis if known.name == "Stalled" else None
+            return condition.reason if diagnosis is None else diagnosis.cell
     return None

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 import structlog
 
+from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import describe_fault, join_sentences
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Rank0, Replica, Termination
@@ -36,6 +37,9 @@ _Steps = struct_of(v1alpha1.Steps)
 _Epochs = struct_of(v1alpha1.Epochs)
 _Checkpoint = struct_of(v1alpha1.Checkpoint)
 _Failure = struct_of(v1alpha1.Failure)
+_DiagnosisGroup = struct_of(v1alpha1.DiagnosisGroup)
+_DiagnosisSuspect = struct_of(v1alpha1.DiagnosisSuspect)
+_Diagnosis = struct_of(v1alpha1.Diagnosis)
 _AcceleratorCount = struct_of(v1alpha1.AcceleratorCount)
 _Resources = struct_of(v1alpha1.Resources)
 _Rank0 = struct_of(v1alpha1.Rank0)
@@ -129,6 +133,7 @@ def status_of(document: JobProgress, **more: Any) -> v1alpha1.ProgressStatus:  #
         epochs=_epochs(document),
         message=document.message or None,
         failure=_failure(document.failure) if document.failure is not None else None,
+        diagnosis=shown_diagnosis(document.diagnosis) if document.diagnosis is not None else None,
         conditions=tuple([_condition(condition) for condition in document.conditions]) or None,
         rank0=_rank0(document.job.rank0) if document.job.rank0 is not None else None,
         replicas=tuple([_replica(replica) for replica in document.job.replicas]) or None,
@@ -207,6 +212,45 @@ def _failure(failure: Failure) -> v1alpha1.Failure:
         cause=failure.cause or None,
         hint=failure.hint or None,
         rank=failure.rank,
+    )
+
+
+def shown_diagnosis(diagnosis: Diagnosis, *, has_frames: bool = False) -> v1alpha1.Diagnosis:
+    """`has_frames`: for a reader who may read the logs of the pods."""
+    return _Diagnosis(
+        time=_whole_seconds(diagnosis.at),
+        requested=diagnosis.is_requested or None,
+        reason=diagnosis.reason,
+        message=diagnosis.message,
+        hint=diagnosis.hint or None,
+        ranks_read=diagnosis.read,
+        pods_unread=diagnosis.unread or None,
+        groups=tuple(
+            [
+                _DiagnosisGroup(
+                    count=each.count,
+                    ranks=each.ranks or None,
+                    where=each.where,
+                    frames=(each.frames or None) if has_frames else None,
+                )
+                for each in diagnosis.groups
+            ]
+        )
+        or None,
+        other_ranks=diagnosis.others or None,
+        suspects=tuple(
+            [
+                _DiagnosisSuspect(
+                    reason=each.reason,
+                    rank=each.rank,
+                    pod_name=each.pod_name,
+                    node_name=each.node_name or None,
+                    step=each.step,
+                )
+                for each in diagnosis.suspects
+            ]
+        )
+        or None,
     )
 
 

@@ -69,5 +69,9 @@ def progress_of(workload: str, plural: str, short_name: str, columns: tuple[str,
             Subresource(name="history", kind=f"{workload}ProgressHistory", is_operation=True),
             # For callers that may get pods/log as well.
             Subresource(name="log-tail", kind=f"{workload}LogTail", is_operation=True),
+            # To get it takes pods/log as well; to create one has the ranks read now.
+            Subresource(
+                name="diagnose", kind=f"{workload}Diagnosis", verbs=("create", "get"), is_operation=True
+            ),
         ),
     )

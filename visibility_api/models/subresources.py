@@ -1,4 +1,4 @@
-"""What `trainjobs/NAME/history` and `trainjobs/NAME/log-tail` answer in version v1alpha1.
+"""What `trainjobs/NAME/history`, `…/log-tail` and `…/diagnose` answer in version v1alpha1.
 
 A history is in columns; one that would have nothing but null is absent.
 """
@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from .meta_v1 import ObjectMeta
+from .v1alpha1 import Diagnosis
 from .wire import Double, Extra, Int32, Int64, Time, WireModel
 
 
@@ -117,3 +118,14 @@ class TrainJobLogTail(WireModel):
         " document's status.failure says it in the server's words.",
     )
     lines: tuple[str, ...] = Field(description="The oldest first; control characters are replaced by U+FFFD.")
+
+
+class TrainJobDiagnosis(WireModel):
+    """The last diagnosis of the job, with the stacks of its ranks."""
+
+    kind: Literal["TrainJobDiagnosis"] | None = Field(default=None, description="Always TrainJobDiagnosis.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] | None = Field(
+        default=None, description="Always visibility.trainer.kubeflow.org/v1alpha1."
+    )
+    metadata: ObjectMeta = Field(description="Those of the job's document.")
+    diagnosis: Diagnosis = Field(description="As in the document's status, with the frames of each group.")

@@ -116,6 +116,59 @@ class Failure(WireModel):
     )
 
 
+class DiagnosisGroup(WireModel):
+    """Ranks that were at the same place."""
+
+    count: Int32 = Field(ge=1, description="How many ranks, or processes where ranks are not known.")
+    ranks: str | None = Field(
+        default=None, description="Which ranks, such as 0-36,38-63; absent where ranks are not known."
+    )
+    where: str = Field(description="What they did, in the server's words, such as 'is in all_reduce'.")
+    frames: tuple[str, ...] | None = Field(
+        default=None,
+        description="Their stack as module:function:line, innermost first. Only in the subresource diagnose.",
+    )
+
+
+class DiagnosisSuspect(WireModel):
+    """A rank that the others waited for, as far as could be seen."""
+
+    reason: str = Field(description="One CamelCase word, as the reason of the diagnosis.")
+    rank: Int32 | None = Field(default=None, ge=0, description="The rank; absent where it is not known.")
+    pod_name: str = Field(description="Its pod; it may be gone by now.")
+    node_name: str | None = Field(default=None, description="The node that the pod was on.")
+    step: Int64 | None = Field(default=None, ge=0, description="The last step that it had finished.")
+
+
+class Diagnosis(WireModel):
+    """Where the ranks of the job were when it stood still: read once when a stall begins, and on request."""
+
+    time: Time = Field(description="When the ranks were read.")
+    requested: bool | None = Field(
+        default=None, description="True where a user had requested it; absent where a stall was the reason."
+    )
+    reason: str = Field(
+        description="What was found, one CamelCase word: InDataLoader, InOwnCode, ProcessStopped,"
+        " ProcessEnded, GilHeld, InCollective, CollectiveMismatch, PodNotRunning, NotReadable, NotKnown, or"
+        " another one."
+    )
+    message: str = Field(description="The same as a sentence: which rank, where, and what the others do.")
+    hint: str | None = Field(default=None, description="What to do about it.")
+    ranks_read: Int32 = Field(ge=0, description="How many ranks, or processes, were read.")
+    pods_unread: Int32 | None = Field(
+        default=None, ge=1, description="How many pods did not run, or gave no answer; absent for none."
+    )
+    groups: tuple[DiagnosisGroup, ...] | None = Field(
+        default=None, description="Ranks by equal place, the eight largest groups."
+    )
+    other_ranks: Int32 | None = Field(
+        default=None, ge=1, description="How many ranks are in further groups; absent for none."
+    )
+    suspects: tuple[DiagnosisSuspect, ...] | None = Field(
+        default=None, description="The ranks that the others waited for, at most eight; absent for none."
+    )
+
+
 class Rank0(WireModel):
     """The pod and container that report for the whole job. Stays after the pod is deleted."""
 
@@ -400,6 +453,11 @@ class ProgressStatus(WireModel):
         default=None,
         description="Why the job failed, or its last attempt that did. Stays when the pods are gone and"
         " while the next attempt runs; absent when nothing has failed.",
+    )
+    diagnosis: Diagnosis | None = Field(
+        default=None,
+        description="Why the run stood still, when its ranks were read last. Stays when the run goes on and"
+        " when the pods are gone; absent while they were never read.",
     )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,

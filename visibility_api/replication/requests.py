@@ -1,4 +1,4 @@
-"""The paths at which other replicas are given the log, and statuses of a job's replicas.
+"""The paths at which other replicas are given the log and statuses of replicas, or ask for a diagnosis.
 
 They are recognised by their proof, not as users."""
 
@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from visibility_api.errors.status import Unauthorized
 from visibility_api.store.job_log import JobLog
 
+from .diagnosis_requests import PATH as DIAGNOSE, DiagnosisRequests
 from .follower import Refusal
 from .recognition import ReplicaKeys, is_proof
 from .replica_reads import PATH as REPLICAS, ReplicaReads
@@ -21,15 +22,23 @@ from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
 class LogRequests:
     """Raw ASGI: a stream in both directions is nothing that FastAPI could describe."""
 
-    def __init__(self, streams: LogStreams, jobs: JobLog, keys: ReplicaKeys, reads: ReplicaReads) -> None:
+    def __init__(
+        self,
+        streams: LogStreams,
+        jobs: JobLog,
+        keys: ReplicaKeys,
+        reads: ReplicaReads,
+        diagnoses: DiagnosisRequests,
+    ) -> None:
         self._streams = streams
         self._log = jobs
         self._keys = keys
         self._reads = reads
+        self._diagnoses = diagnoses
 
     @staticmethod
     def takes(method: str, path: str) -> bool:
-        return path in (PATH, REPLICAS) and method == "POST"
+        return path in (PATH, REPLICAS, DIAGNOSE) and method == "POST"
 
     def recognise(self, scope: Scope) -> None:
         """Raises Unauthorized for whoever is not a replica of this server."""
@@ -40,6 +49,9 @@ class LogRequests:
         """For a replica that was recognised."""
         if scope["path"] == REPLICAS:
             await self._reads.answer(scope, send)
+            return
+        if scope["path"] == DIAGNOSE:
+            await self._diagnoses.answer(scope, send)
             return
         since = parse_qs(scope["query_string"].decode("latin-1")).get("since", ["0"])[0]
         try:

@@ -139,7 +139,7 @@ class Replicas:
         found: dict[str, ReplicaStatus] = {}
         for each in seen:
             other = found.get(each.name)
-            if other is None or _precedes(each, other):
+            if other is None or precedes(each, other):
                 found[each.name] = each
         gone = {name: _without_pod(each) for name, each in before.items() if name not in found}
         items = sorted((found | gone).values(), key=lambda each: each.place)[:MAX_OF_JOB]
@@ -176,7 +176,7 @@ def status_of(pod: Pod, replica: Replica) -> ReplicaStatus:
     )
 
 
-def _precedes(one: ReplicaStatus, other: ReplicaStatus) -> bool:
+def precedes(one: ReplicaStatus, other: ReplicaStatus) -> bool:
     """Of two pods of one replica, that which is not on its way out."""
     order = ("Running", "Pending", "Succeeded", "Failed")
     return _place_in(order, one.state) < _place_in(order, other.state)

@@ -15,6 +15,7 @@ import { Attempts } from "./job-attempts";
 import { StaleLine } from "./connection-line";
 import { Curves } from "./job-curves";
 import { Events } from "./job-events";
+import { Diagnosis } from "./job-diagnosis";
 import { Failure, RunningLog } from "./job-failure";
 import { JobGoodput } from "./job-goodput";
 import { JobHead } from "./job-head";
@@ -75,6 +76,7 @@ export function JobView({ address, fleet, route, go }: Props) {
               </Notice>
             )}
             <Failure address={address} jobRef={ref} status={found.status} now={now} />
+            <Diagnosis status={found.status} now={now} />
             <ConditionList status={found.status} now={now} asOf={followed.asOf(now)} />
             <JobGoodput
               job={found}

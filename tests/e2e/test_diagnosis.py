@@ -1,0 +1,144 @@
+"""Which rank a stalled job waits for, through kube-apiserver: document, Event, column, describe, requests.
+
+The pods' files are of the form in which reporters write them; their processes are real ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.canary import assert_untold
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.manifests import apply_rights
+from tests.e2e.processes import wait_until
+from tests.e2e.visibility_server import PREFIX, VisibilityServer
+from tests.e2e.workspace import Workspace, condition
+
+# Rank 0 reports ten steps and waits in all_reduce; rank 1 does what HOW says.
+RANK = """
+import datetime, json, os, signal, subprocess, time
+
+def now(ago_s=0):
+    moment = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s)
+    return moment.isoformat()
+
+def write(path, text):
+    with open(path + ".new", "w") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+path, rank = os.environ["TRAINJOB_PROGRESS_FILE"], int(os.environ["JOB_COMPLETION_INDEX"])
+os.makedirs(os.path.dirname(path), exist_ok=True)
+how, pid = "HOW" if rank else "waits", os.getpid()
+frames = ["torch.distributed.distributed_c10d:all_reduce:2810", "train.py:train:30"]
+if how == "loads":
+    frames = ["data.py:Text.__getitem__:7", "torch.utils.data.dataloader:_next_data:700", "train.py:train:20"]
+if how == "ends":
+    child = subprocess.Popen(["true"])
+    child.wait()
+    pid = child.pid
+if how == "holds":
+    dump = 'Thread 0x1 (most recent call first):\\n  File "/srv/app/train.py", line 12 in train\\n'
+    write(path + ".rank-1.trace", dump)
+for step in range(1, 11):
+    if rank == 0:
+        write(path, json.dumps({"step": step, "timestamp": now()}))
+    time.sleep(0.3)
+begun = time.time()
+while True:
+    stack = {"time": now(), "since": now(time.time() - begun), "frames": frames}
+    found = {"rank": rank, "pid": pid, "time": now(), "step": 10, "stack": stack}
+    write(path + f".rank-{rank}", json.dumps(found))
+    if how == "holds":
+        time.sleep(3600)
+    if how == "stops":
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(1)
+"""
+SOON = {"stalled-after": "10s", "interval": "5s"}
+FOUND = {
+    "loads": ("InDataLoader", "is in the data loader for "),
+    "holds": ("GilHeld", "runs C code that holds the interpreter's lock for "),
+    "stops": ("ProcessStopped", "is stopped by a signal for "),
+    "ends": ("ProcessEnded", "has ended"),
+}
+
+
+@pytest.fixture(scope="module")
+def announcing(
+    cluster: Cluster, server: VisibilityServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VisibilityServer]:
+    """A server that writes Events, which the aggregator forwards to as long as this module runs."""
+    components = ["source-exec"] if cluster.kind == "local" else ["source-exec", "events"]
+    if cluster.kind != "local":
+        apply_rights(cluster.admin, ["events"])
+    found = VisibilityServer(cluster, tmp_path_factory.mktemp("diagnosing"), components=components)
+    yield found
+    exit_code = found.stop()
+    server.register()
+    assert exit_code == 0, found.log_text()[-2000:]
+
+
+def diagnosed(workspace: Workspace, name: str) -> Object:
+    document = workspace.wait_document(name, lambda status: "diagnosis" in status, what="has a diagnosis")
+    status: Object = document["status"]
+    return status
+
+
+def test_the_rank_that_others_wait_for_is_named_whatever_it_does(
+    workspace: Workspace, cluster: Cluster, announcing: VisibilityServer
+) -> None:
+    for how in FOUND:
+        workspace.start_job(how, RANK.replace("HOW", how), nodes=2, annotations=SOON)
+    for how, (reason, says) in FOUND.items():
+        status = diagnosed(workspace, how)
+        found = status["diagnosis"]
+        assert (found["reason"], found["ranksRead"]) == (reason, 2), found
+        (suspect,) = found["suspects"]
+        pods = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in workspace.pods(how)}
+        assert (suspect["rank"], suspect["step"]) == (1, 10)
+        assert suspect["nodeName"] == pods[suspect["podName"]]
+        assert found["message"].startswith(f"Rank 1 ({suspect['nodeName']}) {says}"), found
+        assert found["message"].endswith("; 1 rank waits for it in all_reduce."), found
+        assert {each["ranks"]: each.get("frames") for each in found["groups"]} == {"0": None, "1": None}
+        assert found["message"] in condition(status, "Stalled")["message"]
+        shown = workspace.admin.kubectl("get", "tjp", how, "-n", workspace.name, "-o", "wide").stdout
+        assert f"{reason} (rank 1)" in shown
+    described = workspace.admin.kubectl("describe", "tjp", "loads", "-n", workspace.name).stdout
+    assert "is in the data loader for" in described
+    if cluster.kind != "local":
+        events = wait_until(lambda: notes(workspace, "loads"), what="an Event says it")
+        assert "1 rank waits for it in all_reduce." in events[0]
+
+
+def notes(workspace: Workspace, job: str) -> list[str]:
+    found = workspace.cluster.admin.items(f"/apis/events.k8s.io/v1/namespaces/{workspace.name}/events")
+    return [
+        each["note"]
+        for each in found
+        if each["regarding"]["name"] == job and each["reason"] == "TrainingDiagnosed"
+    ]
+
+
+def test_stacks_are_for_readers_of_logs_and_requests_for_editors_once_a_minute(
+    workspace: Workspace, announcing: VisibilityServer
+) -> None:
+    workspace.start_job("asked", RANK.replace("HOW", "loads"), nodes=2, annotations={"interval": "5s"})
+    workspace.wait_reporting("asked", beyond_step=5)
+    alice, path = workspace.alice, f"{PREFIX}/namespaces/{workspace.name}/trainjobs/asked/diagnose"
+    refused = alice.kubectl("create", "--raw", path, "-f", "/dev/null")
+    assert "cannot create resource" in refused.stderr
+    accepted = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
+    assert json.loads(accepted.stdout)["code"] == 202, accepted.stderr
+    again = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
+    assert "once a minute" in again.stderr
+    status = diagnosed(workspace, "asked")
+    assert status["diagnosis"]["requested"] is True
+    shown = json.loads(workspace.admin.kubectl("get", "--raw", path).stdout)
+    frames = {each["ranks"]: each["frames"] for each in shown["diagnosis"]["groups"]}
+    assert frames["1"][0] == "data.py:Text.__getitem__:7"
+    assert_untold(json.dumps(shown), where="a diagnosis")

@@ -1,0 +1,131 @@
+"""What a pod is asked of its ranks: both programs on real processes, and what is said where none can run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.reading import read_pod
+from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.probing.rank_states import PYTHON, SHELL, RankStates
+
+from .fake_apiserver import Handler, fake_apiserver
+from .test_kube_execute import exit_status, saying, serving
+
+POD = PodState(name="bert-node-0", container_name="node", index=0)
+PROGRAMS = {"sh": ("sh", "-c", SHELL, "sh"), "python3": (sys.executable, "-c", PYTHON)}
+
+
+@pytest.fixture
+def stopped() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_files_of_ranks_and_states_of_processes_are_printed(
+    program: tuple[str, ...], tmp_path: Path, stopped: int
+) -> None:
+    path = tmp_path / "it's $HOME *.json"  # nothing of a path is interpreted
+    dump = 'Thread 0x1 (most recent call first):\n  File "/srv/train.py", line 7 in f\n'
+    for rank, pid in enumerate((os.getpid(), stopped, 2**22 + 1, os.getpid())):
+        file = {"rank": rank, "pid": pid, "time": "2026-01-23T10:30:00Z", "step": 41}
+        Path(f"{path}.rank-{rank}").write_text(json.dumps(file))
+    Path(f"{path}.rank-3.trace").write_text("x" * 5000 + dump)
+    Path(f"{path}.rank-0.trace").touch()
+    Path(f"{path}.rank-0.77.tmp").write_text("{")
+    os.mkfifo(f"{path}.rank-9")
+    printed = subprocess.run([*program, str(path)], capture_output=True, check=True, timeout=60)
+    assert printed.stderr == b""
+    found = {each.rank: each for each in read_pod(printed.stdout)}
+    assert {rank: each.state for rank, each in found.items()} == {0: "", 1: "stopped", 2: "ended", 3: "held"}
+    assert found[3].frames == ("train:f:7",)
+    assert found[0].step == 41
+
+
+async def diagnosed(handler: Handler, *pods: PodState, within_s: float = 60.0) -> Diagnosis:
+    async with fake_apiserver(handler) as client:
+        return await RankStates(client).diagnose(
+            "team-a", pods or (POD,), "/tmp/p.json", within_s=within_s, is_requested=False
+        )
+
+
+def missing(program: str) -> dict[str, Any]:
+    message = f'exec: "{program}": executable file not found in $PATH: unknown'
+    return {"status": "Failure", "reason": "InternalError", "message": message, "code": 500}
+
+
+FILE = json.dumps({"rank": 0, "pid": 7, "time": "2026-01-23T10:30:00Z"})
+PRINTED = f"@now 1769164200 x86_64\n@rank 0\n{FILE}\n@proc 7 1 S 9 202 - python3\n@cpu 7 S 9\n@end\n".encode()
+
+
+async def test_without_a_shell_python_is_tried() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        has = request.query.getall("command")[0] == "python3"
+        return await (saying((1, PRINTED)) if has else saying(status=missing("sh")))(request)
+
+    made = await diagnosed(handler)
+    assert (made.read, made.unread) == (1, 0)
+
+
+async def refuse(_request: web.Request) -> web.StreamResponse:
+    return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden"}, status=403)
+
+
+async def wait_for_ever(ws: web.WebSocketResponse) -> None:
+    await ws.receive()
+
+
+hang = serving(wait_for_ever)
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"),
+    [
+        pytest.param(saying(status=missing("x")), "its image has neither sh nor python3", id="no program"),
+        pytest.param(saying(status=exit_status(127)), "its image has neither sh nor python3", id="not found"),
+        pytest.param(saying(status=exit_status(2)), "its sh or python3 failed", id="it fails"),
+        pytest.param(refuse, "this server has no right to exec into it", id="no right"),
+        pytest.param(saying(status=None), "its node gave no answer", id="cut"),
+        pytest.param(saying((1, b"x" * 600_000)), "it printed too much", id="too much"),
+        pytest.param(hang, "it did not answer in time", id="too late"),
+    ],
+)
+async def test_why_nothing_was_read_is_said(handler: Handler, why: str) -> None:
+    made = await diagnosed(handler, within_s=0.3 if handler is hang else 60.0)
+    assert (made.reason, made.message) == ("NotReadable", f"No rank could be read: {why}.")
+
+
+async def test_no_more_than_32_pods_are_asked_at_one_time() -> None:
+    running, most = 0, 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await saying((1, PRINTED))(request)
+        finally:
+            running -= 1
+
+    made = await diagnosed(handler, *(PodState(name=f"bert-{n}", container_name="node") for n in range(100)))
+    assert made.read == 100
+    assert most <= 32
+
+
+async def test_a_pod_that_does_not_run_is_not_asked() -> None:
+    made = await diagnosed(hang, PodState(name="bert-node-0", not_running="Pending"))
+    assert made.reason == "PodNotRunning"

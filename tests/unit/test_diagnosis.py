@@ -1,0 +1,415 @@
+"""Why a job stands still, by what its pods print: what is read of it, what is grouped, who is named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from visibility_api.diagnosis.judging import MAX_STATES, PodState, diagnose
+from visibility_api.diagnosis.places import place_of
+from visibility_api.diagnosis.reading import MAX_PLAIN, MAX_RANKS, RankState, read_pod
+from visibility_api.diagnosis.result import MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges
+
+NOW = datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
+ALL_REDUCE = ("torch.distributed.distributed_c10d:all_reduce:2810", "train:step:30", "train:main:9")
+BARRIER = ("torch.distributed.distributed_c10d:barrier:4500", "train:main:12")
+LOADER = (
+    "data:__getitem__:7",
+    "torch.utils.data._utils.fetch:fetch:54",
+    "torch.utils.data.dataloader:__next__:700",
+    "train:main:20",
+)
+OWN = ("train:work:12", "train:main:20")
+BACKWARD = ("torch.autograd.graph:_engine_run_backward:824", "torch._tensor:backward:648", "train:main:31")
+
+
+def state(
+    rank: int | None, frames: Sequence[str] = ALL_REDUCE, step: int | None = 10, **more: Any
+) -> RankState:
+    """A rank that has been at this place for six minutes."""
+    made = {"frames": tuple(frames), "place": place_of(frames), "for_s": 360.0, **more}
+    return RankState(rank=rank, step=step, **made)
+
+
+def pods(*ranks: RankState, **more: Any) -> list[PodState]:
+    """A pod for each of these ranks, each on a node of its own."""
+    return [
+        PodState(name=f"bert-node-{index}", node_name=f"gpu-{index}", index=index, ranks=(rank,), **more)
+        for index, rank in enumerate(ranks)
+    ]
+
+
+def but(one: int, frames: Sequence[str] = ALL_REDUCE, *, of: int = 4, **more: Any) -> list[PodState]:
+    """All ranks are in all_reduce but for one."""
+    return pods(*(state(rank, frames, **more) if rank == one else state(rank) for rank in range(of)))
+
+
+def absent(name: str, why: str) -> PodState:
+    return PodState(name=name, node_name="gpu-9", not_running=why)
+
+
+WAITS = "; 3 ranks wait for it in all_reduce."
+OTHERS_WAIT = "; 2 ranks wait for others in all_reduce."
+C10D = "torch.distributed.distributed_c10d"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "suspects", "message"),
+    [
+        pytest.param(
+            but(37, LOADER, of=64),
+            "InDataLoader",
+            [37],
+            "Rank 37 (gpu-37) is in the data loader for 6 min; 63 ranks wait for it in all_reduce.",
+            id="one of 64 in its loader",
+        ),
+        pytest.param(
+            but(2, OWN),
+            "InOwnCode",
+            [2],
+            f"Rank 2 (gpu-2) is in the program's own code for 6 min{WAITS}",
+            id="own code",
+        ),
+        pytest.param(
+            but(2, state="stopped"),
+            "ProcessStopped",
+            [2],
+            f"Rank 2 (gpu-2) is stopped by a signal for 6 min{WAITS}",
+            id="stopped",
+        ),
+        pytest.param(
+            but(1, (), state="ended"), "ProcessEnded", [1], f"Rank 1 (gpu-1) has ended{WAITS}", id="ended"
+        ),
+        pytest.param(
+            but(1, (), state="over"),
+            "RankFinished",
+            [1],
+            f"Rank 1 (gpu-1) has finished its run{WAITS}",
+            id="over",
+        ),
+        pytest.param(
+            but(3, OWN, state="held"),
+            "GilHeld",
+            [3],
+            f"Rank 3 (gpu-3) runs C code that holds the interpreter's lock for 6 min{WAITS}",
+            id="holds the lock of the interpreter",
+        ),
+        pytest.param(
+            but(0, LOADER, state="storage"),
+            "WaitsForStorage",
+            [0],
+            f"Rank 0 (gpu-0) waits for storage that does not answer for 6 min{WAITS}",
+            id="storage",
+        ),
+        pytest.param(
+            but(2, step=9),
+            "Behind",
+            [2],
+            f"Rank 2 (gpu-2) is behind (step 9, others 10) for 6 min{WAITS}",
+            id="a step behind",
+        ),
+        pytest.param(
+            but(1, BARRIER),
+            "CollectiveMismatch",
+            [1],
+            f"Rank 1 (gpu-1) is in barrier for 6 min{WAITS}",
+            id="another collective",
+        ),
+        pytest.param(
+            pods(*(state(rank) for rank in range(4))),
+            "InCollective",
+            [],
+            "All 4 ranks are in all_reduce for 6 min.",
+            id="all in one collective",
+        ),
+        pytest.param(
+            pods(*(state(rank, LOADER if rank == 1 else BACKWARD) for rank in range(4))),
+            "InDataLoader",
+            [1],
+            "Rank 1 (gpu-1) is in the data loader for 6 min; 3 ranks wait for it in the backward pass.",
+            id="gradients are exchanged in the backward pass",
+        ),
+        pytest.param(
+            pods(*(state(rank, LOADER) for rank in range(3))),
+            "InDataLoader",
+            [],
+            "All 3 ranks are in the data loader for 6 min.",
+            id="all in their loaders",
+        ),
+        pytest.param(
+            [*pods(state(0), state(1)), absent("bert-node-2", "ImagePullBackOff")],
+            "PodNotRunning",
+            [None],
+            "Pod bert-node-2 (gpu-9) is not running (ImagePullBackOff)" + OTHERS_WAIT,
+            id="a pod is not there",
+        ),
+        pytest.param(
+            [*pods(state(0), state(1)), PodState(name="bert-node-2", unread="its node gave no answer")],
+            "NotReadable",
+            [None],
+            "Of bert-node-2 nothing was read: its node gave no answer" + OTHERS_WAIT,
+            id="a pod says nothing while all others wait",
+        ),
+        pytest.param(
+            [PodState(name="bert-node-0", unread="its image has neither sh nor python3")],
+            "NotReadable",
+            [],
+            "No rank could be read: its image has neither sh nor python3.",
+            id="no shell",
+        ),
+        pytest.param(
+            [PodState(name="bert-launcher"), *pods(state(0), state(1, LOADER))],
+            "InDataLoader",
+            [1],
+            "Rank 1 (gpu-1) is in the data loader for 6 min; 1 rank waits for it in all_reduce.",
+            id="a launcher does not train",
+        ),
+        pytest.param(
+            pods(
+                *(state(None, (), None, state="stopped" if n == 1 else "", call="a lock") for n in range(3))
+            ),
+            "ProcessStopped",
+            [None],
+            "A process of pod bert-node-1 (gpu-1) is stopped by a signal for 6 min; "
+            "2 other processes were read.",
+            id="without the reporter, by the kernel's word",
+        ),
+    ],
+)
+def test_the_rank_that_others_wait_for_is_named(
+    found: list[PodState], reason: str, suspects: list[int | None], message: str
+) -> None:
+    made = diagnose(found, NOW)
+    assert (made.reason, made.message) == (reason, message)
+    assert [each.rank for each in made.suspects] == suspects
+    assert made.hint or reason == "NotReadable"
+
+
+def test_groups_are_of_equal_stacks_the_largest_first() -> None:
+    made = diagnose(but(37, LOADER, of=64), NOW, is_requested=True)
+    assert [(each.count, each.ranks, each.where) for each in made.groups] == [
+        (63, "0-36,38-63", "is in all_reduce"),
+        (1, "37", "is in the data loader"),
+    ]
+    assert made.groups[1].frames == LOADER
+    assert (made.read, made.others, made.unread, made.is_requested) == (64, 0, 0, True)
+
+
+def test_no_pod_speaks_for_anothers_rank() -> None:
+    liar = PodState(name="bert-node-3", index=3, ranks=(state(0, LOADER), state(3)))
+    made = diagnose([*pods(state(0), state(1), state(2)), liar], NOW)
+    assert [(each.rank, each.pod_name) for each in made.suspects] == [(None, "bert-node-3")]
+    assert "ank 0" not in made.message
+
+
+def test_whatever_pods_claim_a_diagnosis_is_small() -> None:
+    found = [
+        PodState(
+            name=f"bert-node-{pod}",
+            index=pod,
+            ranks=tuple(state(pod * 128 + n * 2, [f"m{n}:f:{pod}"]) for n in range(MAX_RANKS)),
+        )
+        for pod in range(160)
+    ]
+    made = diagnose(found, NOW)
+    assert (len(made.groups), len(made.suspects)) == (MAX_GROUPS, 0)
+    assert made.read == MAX_STATES == made.others + sum(each.count for each in made.groups)
+    assert as_ranges([*range(0, 100, 2)]).count(",") == MAX_RANGES
+    blamed = diagnose([*found[:9], *pods(*(state(rank, ()) for rank in range(600)))], NOW)
+    assert len(blamed.suspects) <= MAX_SUSPECTS
+
+
+@pytest.mark.parametrize(
+    ("frames", "where"),
+    [
+        (ALL_REDUCE, "all_reduce"),
+        ([f"{C10D}:all_gather_into_tensor:3", "torch.distributed.fsdp.x:f:1"], "all_gather"),
+        (["horovod.torch.mpi_ops:synchronize:3"], "a collective"),
+        (["jax.experimental.multihost_utils:sync_global_devices:3"], "sync_global_devices"),
+        ([f"{C10D}:barrier:3", "torch.distributed.checkpoint.x:save:1"], "barrier"),
+        (
+            ["torch.distributed.checkpoint.filesystem:write_data:3", "train:main:1"],
+            "the code of a checkpoint",
+        ),
+        ([f"{C10D}:init_process_group:1700"], "the rendezvous"),
+        (
+            ["threading:wait:3", "queue:get:1", "torch.utils.data.dataloader:_try_get_data:9"],
+            "the data loader",
+        ),
+        (["threading:wait:3", "train:main:1"], "a wait for another thread or process"),
+        (["socket:readinto:3", "urllib3.connectionpool:urlopen:1"], "a request over the network"),
+        (["torchvision:f:1", "train.py:Trainer.main:1"], "the program's own code"),
+        (["torch._tensor:Tensor.backward:1", "train.py:main:1"], "the backward pass"),
+        ((), "a place that is not known"),
+    ],
+)
+def test_a_place_is_what_the_innermost_known_frame_does(frames: Sequence[str], where: str) -> None:
+    assert place_of(frames).where == where
+
+
+def time(seconds_ago: float) -> str:
+    return (NOW - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def file(rank: int = 3, pid: int = 77, **more: Any) -> str:
+    stack = {"time": time(2), "since": time(360), "frames": list(LOADER)}
+    found = {
+        "rank": rank,
+        "pid": pid,
+        "time": time(2),
+        "step": 41,
+        "stepTime": time(400),
+        "stack": stack,
+        **more,
+    }
+    return f"@rank {rank}\n{json.dumps(found)}"
+
+
+def printed(*parts: str, state: str = "S", ticks: tuple[int, int] = (900, 901), pid: int = 77) -> bytes:
+    """What a pod prints of one process."""
+    head = [f"@now {NOW.timestamp():.0f} x86_64", "@self 99"]
+    kernel = [
+        f"@proc {pid} 1 {state} {ticks[0]} 202 futex_wait_queue python3",
+        "@proc 99 0 S 1 61 do_wait sh",
+        f"@cpu {pid} {state} {ticks[1]}",
+        "@cpu 99 S 1",
+        "@end",
+    ]
+    return "\n".join([*head, *parts, *kernel]).encode()
+
+
+TRACE = """@trace 3
+Timeout (0:00:30)!
+Thread 0x00007f11 (most recent call first):
+  File "/usr/lib/python3.12/threading.py", line 355 in wait
+
+Thread 0x00007f12 [python3] (most recent call first):
+  File "/srv/app/train.py", line 12 in work
+  File "/opt/venv/lib/python3.12/site-packages/torch/utils/data/dataloader.py", line 700 in __next__
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        pytest.param(
+            printed(file()),
+            {"state": "", "step": 41, "frames": LOADER, "for_s": 360.0, "is_busy": False, "call": "a lock"},
+            id="a stack since when it stands",
+        ),
+        pytest.param(printed(file(), state="T"), {"state": "stopped", "for_s": 360.0}, id="stopped"),
+        pytest.param(printed(file(), state="D"), {"state": "storage"}, id="waits for a disk"),
+        pytest.param(printed(file(), state="Z"), {"state": "ended", "frames": ()}, id="a zombie"),
+        pytest.param(
+            printed(file(), pid=78), {"state": "ended", "for_s": 400.0}, id="its process is not there"
+        ),
+        pytest.param(printed(file(), ticks=(900, 990)), {"is_busy": True}, id="it computes"),
+        pytest.param(
+            printed(file(), TRACE),
+            {
+                "state": "held",
+                "for_s": 400.0,
+                "frames": ("train:work:12", "torch.utils.data.dataloader:__next__:700"),
+            },
+            id="CPython's dump of one whose interpreter is held",
+        ),
+        pytest.param(
+            printed(file(ended=time(30)), pid=78), {"state": "over", "frames": ()}, id="its run is over"
+        ),
+        pytest.param(printed(file(), "@trace 3\nno dump"), {"state": ""}, id="no dump"),
+        pytest.param(
+            printed(file(stack={"frames": ["/etc/passwd:f:1", "a b:c:1", "m:f:1", 7, "x" * 999]})),
+            {"frames": ("m:f:1",), "for_s": 400.0},
+            id="names of code only",
+        ),
+        pytest.param(
+            printed(file(stack=None, section="evaluation")),
+            {"frames": (), "section": "evaluation"},
+            id="no stack",
+        ),
+        pytest.param(
+            printed(),
+            {"rank": None, "has_file": False, "call": "a lock", "state": ""},
+            id="no reporter: the kernel's word",
+        ),
+    ],
+)
+def test_what_a_pod_prints_of_a_rank(output: bytes, expected: dict[str, object]) -> None:
+    (found,) = read_pod(output)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        b"",
+        b"@rank 3\n{}\n",
+        printed(file(pid=-1), pid=99),
+        printed(f"@rank 4\n{file().partition(chr(10))[2]}", pid=99),
+        printed("@rank 3\n[" + "[" * 5000, pid=99),
+    ],
+    ids=["nothing", "an empty file", "no pid", "a file of another rank", "deep nesting"],
+)
+def test_what_cannot_be_read_is_left_out(output: bytes) -> None:
+    assert read_pod(output) == []
+
+
+_WORDS = st.sampled_from(
+    [
+        "@now",
+        "@self",
+        "@rank",
+        "@trace",
+        "@proc",
+        "@cpu",
+        "@end",
+        "3",
+        "77",
+        "T",
+        "x86_64",
+        "-1",
+        "9" * 30,
+        "٣",
+        "python3",
+    ]
+)
+_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_FIELDS = ("pid", "time", "step", "stepTime", "section", "stack")
+
+
+@st.composite
+def hostile(draw: Callable[..., Any]) -> bytes:
+    """Lines that begin as ours do, and files of which any field may be anything."""
+    lines = draw(st.lists(st.lists(_WORDS, max_size=8).map(" ".join) | st.text(max_size=60), max_size=12))
+    more = draw(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=4))
+    with contextlib.suppress(ValueError):
+        lines.insert(draw(st.integers(0, len(lines))), file(**more))
+    end: bytes = draw(st.binary(max_size=20))
+    return "\n".join(lines).encode("utf-8", "surrogatepass") + end
+
+
+@given(st.lists(hostile() | st.binary(max_size=200), max_size=3))
+def test_hostile_output_makes_a_diagnosis_of_our_own_words(outputs: list[bytes]) -> None:
+    found = [
+        PodState(name=f"bert-node-{index}", index=index, ranks=tuple(read_pod(output)))
+        for index, output in enumerate(outputs)
+    ]
+    made = diagnose(found, NOW)
+    assert made.message.endswith(".")
+    assert made.message.isascii()
+    assert made.message.isprintable()
+    assert len(made.message) < 500
+    for each in made.groups:
+        assert each.where.isascii()
+        assert all(len(frame) < 200 and "/" not in frame and frame.isprintable() for frame in each.frames)
+    assert made.read <= len(outputs) * max(MAX_RANKS, MAX_PLAIN)

@@ -1,0 +1,151 @@
+"""When the ranks of a job are read: once a stall, once a minute at most, and of which pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from tests.jobs import JOB, RANK0, T0
+from tests.unit.test_workloads_inspection import Cluster, replica, until
+from tests.workload_objects import TORCH, all_pods
+from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.jobs.job import JobRef, ProbeHints
+from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ApiError
+from visibility_api.workloads.diagnoser import Diagnoser, Limits, is_due
+from visibility_api.workloads.pod_lists import PodLists
+
+RUNNING = {"running": {"startedAt": "2026-01-23T10:00:00Z"}}
+
+
+def job(status: str = "True", *, read_after_s: float | None = None, **more: Any) -> JobProgress:
+    """One whose condition Stalled has had this status since T0."""
+    stalled = Condition(type="Stalled", status=status, reason="NoAdvance", message="", since=T0)
+    last = None
+    if read_after_s is not None:
+        last = Diagnosis(at=T0 + timedelta(seconds=read_after_s), reason="NotKnown", message="None.")
+    return JobProgress(job=replace(JOB, **more), phase=JOB.phase, conditions=(stalled,), diagnosis=last)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        pytest.param(job(), True, id="stalled, and never read"),
+        pytest.param(job("False"), False, id="not stalled"),
+        pytest.param(job(read_after_s=9), False, id="read since"),
+        pytest.param(job(read_after_s=-9), True, id="read in an earlier stall"),
+        pytest.param(job(hints=ProbeHints(source="none")), False, id="its annotation switches probing off"),
+        pytest.param(job(runs_elsewhere=True), False, id="its pods are in another cluster"),
+    ],
+)
+def test_a_stall_is_a_reason_once(document: JobProgress, expected: bool) -> None:
+    assert is_due(document) is expected
+
+
+class Bench:
+    def __init__(self, cluster: Cluster, document: JobProgress) -> None:
+        self.document: JobProgress | None = document
+        self.asked: list[Sequence[PodState]] = []
+        self.requested: list[bool] = []
+        self.found: list[Diagnosis] = []
+        self.now = 100.0
+        lists = PodLists(cast(KubeClient, cluster), lambda _ref: all_pods(TORCH))
+        self.diagnoser = Diagnoser(
+            lists,
+            self,
+            find=lambda _ref: self.document,
+            found=self._found,
+            limits=Limits(within_s=60, apart_s=60, pods=3),
+            clock=lambda: self.now,
+        )
+
+    def _found(self, ref: JobRef, found: Diagnosis) -> None:
+        assert ref == JOB.ref
+        self.found.append(found)
+
+    async def diagnose(
+        self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, is_requested: bool
+    ) -> Diagnosis:
+        assert (namespace, path, within_s) == ("team-a", RANK0.progress_path, 60)
+        self.asked.append(pods)
+        self.requested.append(is_requested)
+        return Diagnosis(at=T0, reason="NotKnown", message="None.", is_requested=is_requested)
+
+
+@asynccontextmanager
+async def diagnosing(
+    document: JobProgress, *pages: Sequence[dict[str, Any]] | Exception
+) -> AsyncIterator[Bench]:
+    bench = Bench(Cluster(*pages), document)
+    task = asyncio.create_task(bench.diagnoser.run())
+    try:
+        yield bench
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_all_replicas_are_asked_the_one_that_runs_of_each() -> None:
+    older = replica(1, {"terminated": {"exitCode": 1}})
+    older["metadata"]["name"], older["status"]["phase"] = "bert-node-0-1-zzzzz", "Failed"
+    waits = replica(10, {"waiting": {"reason": "ImagePullBackOff"}})
+    pods = [waits, older, replica(2, RUNNING), replica(1, RUNNING), replica(11, RUNNING)]
+    async with diagnosing(job(), pods) as bench:
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.found) == 1)
+    assert [(each.name, each.index, each.not_running) for each in bench.asked[0]] == [
+        ("bert-node-0-1-abcde", 1, ""),
+        ("bert-node-0-2-abcde", 2, ""),
+        ("bert-node-0-10-abcde", 10, "ImagePullBackOff"),
+    ]
+    assert bench.requested == [False]
+
+
+async def test_a_job_is_read_once_a_minute_at_most_whoever_wants_it() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job(), pods, pods) as bench:
+        bench.diagnoser.changed(job())
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.found) == 1)
+        bench.now += 18
+        assert bench.diagnoser.request(JOB.ref) == 42
+        bench.now += 42
+        assert bench.diagnoser.request(JOB.ref) == 0
+        await until(lambda: len(bench.found) == 2)
+    assert bench.requested == [False, True]
+
+
+async def test_a_stall_that_ends_before_its_turn_is_not_read() -> None:
+    async with diagnosing(job("False"), [replica(0, RUNNING)]) as bench:
+        bench.diagnoser.changed(job())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert bench.asked == []
+
+
+async def test_pods_that_cannot_be_listed_are_listed_again_a_minute_later() -> None:
+    async with diagnosing(job(), ApiError(403, "no"), [replica(0, RUNNING)]) as bench:
+        bench.diagnoser.changed(job())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        bench.diagnoser.changed(job())
+        assert bench.asked == []
+        bench.now += 60
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.found) == 1)
+
+
+async def test_a_job_that_is_gone_is_forgotten() -> None:
+    async with diagnosing(job(), [replica(0, RUNNING)]) as bench:
+        bench.diagnoser.changed(job())
+        bench.diagnoser.job_gone(JOB.ref)
+        assert bench.diagnoser.request(JOB.ref) == 0
+        bench.document = None

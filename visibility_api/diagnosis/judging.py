@@ -1,0 +1,336 @@
+"""Which ranks are at the same place, and which of them the others wait for. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from statistics import median_low
+from typing import NamedTuple
+
+import msgspec
+
+from visibility_api.errors.text import harmless
+
+from .places import COLLECTIVE, PERHAPS
+from .reading import RankState
+from .result import MAX_FRAMES, MAX_GROUPS, MAX_SUSPECTS, Diagnosis, Group, Suspect, as_ranges
+
+MAX_STATES = 8192  # of all pods together
+MAX_NAMED = 3  # suspects in the sentence
+MOST = 0.5  # of the ranks, which others are outside of
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One pod of the job, and what it has said."""
+
+    name: str
+    container_name: str = ""
+    node_name: str = ""
+    index: int | None = None  # within its replica group
+    not_running: str = ""  # CamelCase, why it cannot be asked: its phase, or what it waits for
+    unread: str = ""  # why it has said nothing, as a clause; "" where it has
+    ranks: tuple[RankState, ...] = ()  # none of one that does not train, such as a launcher
+
+
+class _Seen(NamedTuple):
+    rank: int | None
+    pod: PodState
+    state: RankState
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        state = self.state
+        return (state.state, state.place.where, state.call if not state.frames else "", *state.frames)
+
+
+_STATES = {  # by RankState.state: reason, what it is, what to do
+    "ended": ("ProcessEnded", "has ended", "Read its log, and restart the job: others wait in vain."),
+    "over": (
+        "RankFinished",
+        "has finished its run",
+        "Give every rank the same number of steps: the others wait for one more.",
+    ),
+    "stopped": ("ProcessStopped", "is stopped by a signal", "Send it SIGCONT, or delete its pod."),
+    "storage": (
+        "WaitsForStorage",
+        "waits for storage that does not answer",
+        "Check the volumes of its pod and its node.",
+    ),
+    "held": (
+        "GilHeld",
+        "runs C code that holds the interpreter's lock",
+        "Check the library that its stack calls; delete its pod if it does not return.",
+    ),
+}  # fmt: skip
+_HINTS = {
+    "InDataLoader": "Check its data: volume, network and the loader's worker processes.",
+    "InCheckpoint": "Check the volume that checkpoints are written to.",
+    "Compiling": "Wait for it, or compile on every rank alike.",
+    "WaitsForNetwork": "Check the service that it calls, and its node's network.",
+    "WaitsForLocal": "Check its worker processes and threads.",
+    "InOwnCode": "Check what its code does there; every rank has to call the same collectives.",
+    "Sleeps": "Check what its code does there; every rank has to call the same collectives.",
+    "InBackward": "Check its accelerator and its node.",
+    "WaitsForDevice": "Check its accelerator and its node.",
+    "InCollective": "Check the network between the nodes; a time limit of the library ends the wait.",
+    "CollectiveMismatch": "Check that every rank calls the same collectives in the same order.",
+    "InRendezvous": "Check that all replicas run, and reach each other.",
+    "PodNotRunning": "Check the pod's Events.",
+    "Behind": "Check its node and its data; every rank has to make the same steps.",
+}
+NOT_READABLE = "NotReadable"
+
+
+def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = False) -> Diagnosis:
+    """What the pods of one job have said, as one value."""
+    seen = _seen(pods)
+    silent = [pod for pod in pods if pod.unread or pod.not_running]
+    groups = _grouped(seen)
+    reason, message, hint, suspects = _judge(seen, [pod for pod in silent if pod.not_running], silent)
+    kept = groups[:MAX_GROUPS]
+    return Diagnosis(
+        at=at,
+        reason=reason,
+        message=harmless(message),
+        hint=hint,
+        groups=tuple([_group(each) for each in kept]),
+        suspects=suspects,
+        read=len(seen),
+        others=len(seen) - sum(map(len, kept)),
+        unread=len(silent),
+        is_requested=is_requested,
+    )
+
+
+def _seen(pods: Sequence[PodState]) -> list[_Seen]:
+    """Each rank once. Of several pods that claim a rank, it is that one's whose place fits, or nobody's: no
+    pod speaks for another's."""
+    claims = Counter(state.rank for pod in pods for state in pod.ranks if state.rank is not None)
+    of_pod = median_low([len(pod.ranks) for pod in pods if pod.ranks] or [1])
+    found = []
+    for pod in pods:
+        for state in pod.ranks:
+            rank = state.rank
+            if rank is not None and claims[rank] > 1 and pod.index != rank // of_pod:
+                rank = None
+            found.append(_Seen(rank, pod, state))
+    return found[:MAX_STATES]
+
+
+def _grouped(seen: Iterable[_Seen]) -> list[list[_Seen]]:
+    """By equal state and stack, the largest first."""
+    by_key: dict[tuple[str, ...], list[_Seen]] = defaultdict(list)
+    for each in seen:
+        by_key[each.key].append(each)
+    return sorted(by_key.values(), key=len, reverse=True)
+
+
+def _group(members: Sequence[_Seen]) -> Group:
+    state = members[0].state
+    return Group(
+        count=len(members),
+        ranks=as_ranges([each.rank for each in members if each.rank is not None]),
+        where=_where(state),
+        frames=state.frames[:MAX_FRAMES],
+    )
+
+
+def _where(state: RankState) -> str:
+    """As a clause without a subject."""
+    if state.state:
+        return _STATES[state.state][1]
+    if state.frames:
+        return f"is in {state.place.where}"
+    if state.call:
+        return f"waits for {state.call}"
+    return "computes" if state.is_busy else "sleeps" if state.is_busy is False else "is not known"
+
+
+_Judged = tuple[str, str, str, tuple[Suspect, ...]]
+
+
+def _judge(seen: Sequence[_Seen], absent: Sequence[PodState], silent: Sequence[PodState]) -> _Judged:
+    """Reason, sentence, hint and suspects: what is certain first."""
+    if absent:
+        return _absent(seen, absent)
+    if not seen:
+        why = Counter(pod.unread for pod in silent).most_common(1)
+        said = why[0][0] if why else "no pod has a process of Python, and no rank has written a file"
+        return NOT_READABLE, f"No rank could be read: {said}.", "", ()
+    for state, (reason, says, hint) in _STATES.items():
+        found = [each for each in seen if each.state.state == state]
+        is_of_all = state in ("over", "storage") and len(found) > MOST * len(seen)
+        if found and not is_of_all:
+            return _blame(reason, found, says, hint, seen)
+    waiting, outside = _waiting(seen)
+    if waiting and outside:
+        first = min([each for each in outside if each.state.frames] or outside, key=_behind).state
+        found = sorted(outside, key=lambda each: _where(each.state) != _where(first))
+        reason = first.place.reason
+        return _blame(reason, found, _where(first), _HINTS.get(reason, ""), seen)
+    if waiting:
+        return _all_wait(seen, silent)
+    return _behind_others(seen) or _no_suspect(seen)
+
+
+def _waiting(seen: Sequence[_Seen]) -> tuple[list[_Seen], list[_Seen]]:
+    """Those that wait for others, and those that they may wait for."""
+    for kinds in ((COLLECTIVE,), (COLLECTIVE, PERHAPS)):
+        waiting = [each for each in seen if each.state.place.kind in kinds]
+        if len(waiting) >= MOST * len(seen):
+            return waiting, [each for each in seen if each.state.place.kind not in kinds]
+    return [], []
+
+
+def _all_wait(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
+    """All that were read are in collectives."""
+    if silent:
+        return _unread(seen, silent)
+    if (judged := _behind_others(seen)) is not None:
+        return judged
+    places = Counter(each.state.place.where for each in seen)
+    (most, _), *others = places.most_common()
+    if others:
+        found = [each for each in seen if each.state.place.where != most]
+        return _blame("CollectiveMismatch", found, _where(found[0].state), _HINTS["CollectiveMismatch"], seen)
+    return _no_suspect(seen)
+
+
+def _no_suspect(seen: Sequence[_Seen]) -> _Judged:
+    """What most do, where none stands out."""
+    by_place: dict[str, list[_Seen]] = defaultdict(list)
+    for each in seen:
+        by_place[_where(each.state)].append(each)
+    most, *others = sorted(by_place.values(), key=len, reverse=True)
+    state = most[0].state
+    is_most = state.frames and len(most) > MOST * len(seen)
+    reason = state.place.reason if is_most else "NotKnown"
+    who = (
+        f"{'' if others else 'All '}{len(most)} {_ranks(most)}"
+        if len(seen) > 1
+        else _name(most[0]).capitalize()
+    )
+    does = f"{who} {_where(state) if len(most) == 1 else _plural(_where(state))}{_for(most)}"
+    also = [
+        f"{len(each)} {_where(each[0].state) if len(each) == 1 else _plural(_where(each[0].state))}"
+        for each in others[: MAX_NAMED - 1]
+    ]
+    return reason, f"{'; '.join([does, *also])}.", _HINTS.get(reason, ""), ()
+
+
+def _absent(seen: Sequence[_Seen], absent: Sequence[PodState]) -> _Judged:
+    names = ", ".join(f"{pod.name}{_at(pod)}" for pod in absent[:MAX_NAMED])
+    more = f" and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
+    what = "Pod" if len(absent) == 1 else "Pods"
+    verb = "is" if len(absent) == 1 else "are"
+    message = f"{what} {names}{more} {verb} not running ({absent[0].not_running}){_rest(seen, ())}."
+    suspects = [Suspect(pod_name=pod.name, node_name=pod.node_name, reason="PodNotRunning") for pod in absent]
+    return "PodNotRunning", message, _HINTS["PodNotRunning"], tuple(suspects[:MAX_SUSPECTS])
+
+
+def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
+    names = ", ".join(f"{pod.name}{_at(pod)}" for pod in silent[:MAX_NAMED])
+    more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
+    message = f"Of {names}{more} nothing was read: {silent[0].unread}{_rest(seen, ())}."
+    suspects = [Suspect(pod_name=pod.name, node_name=pod.node_name, reason=NOT_READABLE) for pod in silent]
+    return NOT_READABLE, message, "", tuple(suspects[:MAX_SUSPECTS])
+
+
+def _blame(reason: str, found: Sequence[_Seen], says: str, hint: str, seen: Sequence[_Seen]) -> _Judged:
+    first = _where(found[0].state)
+    found = sorted(found, key=lambda each: (_where(each.state) != first, *_behind(each)))
+    named = [each for each in found if _where(each.state) == first]
+    names = ", ".join(_name(each) for each in named[:MAX_NAMED])
+    more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
+    clause = says if len(named) == 1 else _plural(says)
+    subject = names[:1].upper() + names[1:]
+    since = "" if reason in ("ProcessEnded", "RankFinished") else _for(named)
+    message = f"{subject}{more} {clause}{since}{_rest(seen, found)}."
+    suspects = [
+        Suspect(
+            pod_name=each.pod.name,
+            node_name=each.pod.node_name,
+            reason=reason,
+            rank=each.rank,
+            step=each.state.step,
+        )
+        for each in found[:MAX_SUSPECTS]
+    ]
+    return reason, message, hint, tuple(suspects)
+
+
+def _rest(seen: Sequence[_Seen], found: Sequence[_Seen]) -> str:
+    """What the others do: `; 63 ranks wait for it in all_reduce`."""
+    named = {id(each.state) for each in found}
+    others = [each for each in seen if id(each.state) not in named]
+    waiting = [each for each in others if each.state.place.kind in (COLLECTIVE, PERHAPS)]
+    if waiting:
+        (where, number), *_ = Counter(each.state.place.where for each in waiting).most_common()
+        verb = "waits" if number == 1 else "wait"
+        for_whom = "it" if len(found) == 1 else "them" if found else "others"
+        return f"; {number} {_ranks(waiting[:number])} {verb} for {for_whom} in {where}"
+    if others:
+        return f"; {len(others)} other {_ranks(others)} {'was' if len(others) == 1 else 'were'} read"
+    return ""
+
+
+def _behind_others(seen: Sequence[_Seen]) -> _Judged | None:
+    """Where fewer than half have finished fewer steps."""
+    steps = [each.state.step for each in seen if each.state.step is not None]
+    if not steps or min(steps) == max(steps):
+        return None
+    found = [each for each in seen if each.state.step == min(steps)]
+    if len(found) >= MOST * len(seen):
+        return None
+    return _blame(
+        "Behind", found, f"is behind (step {min(steps)}, others {max(steps)})", _HINTS["Behind"], seen
+    )
+
+
+def _behind(each: _Seen) -> tuple[int, int]:
+    """The lowest step first, then the lowest rank."""
+    step, rank = each.state.step, each.rank
+    return (1 << 62) if step is None else step, (1 << 62) if rank is None else rank
+
+
+def _name(each: _Seen) -> str:
+    if each.rank is None:
+        return f"a process of pod {each.pod.name}{_at(each.pod)}"
+    return f"rank {each.rank}{_at(each.pod) or f' ({each.pod.name})'}"
+
+
+def _at(pod: PodState) -> str:
+    return f" ({pod.node_name})" if pod.node_name else ""
+
+
+def _ranks(seen: Sequence[_Seen]) -> str:
+    what = "process" if all(each.rank is None for each in seen) else "rank"
+    return what if len(seen) == 1 else "processes" if what == "process" else "ranks"
+
+
+def _for(found: Sequence[_Seen]) -> str:
+    """For how long the one that has been there longest has."""
+    longest_s = max((each.state.for_s or 0.0 for each in found), default=0.0)
+    if longest_s < 1:
+        return ""
+    seconds = int(longest_s)
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f" for {seconds // unit} {name}"
+    return f" for {seconds // 86400} days"
+
+
+_PLURALS = {
+    "is": "are",
+    "has": "have",
+    "waits": "wait",
+    "runs": "run",
+    "computes": "compute",
+    "sleeps": "sleep",
+}
+
+
+def _plural(clause: str) -> str:
+    verb, space, rest = clause.partition(" ")
+    return f"{_PLURALS.get(verb, verb)}{space}{rest}"

@@ -1,0 +1,244 @@
+"""What one pod prints of its training processes, at the request of `probing/rank_states.py`: hostile bytes.
+
+@now SECONDS MACHINE            by the pod's clock
+@self PID                       of what prints this
+@rank RANK                      then the rank's file, as the reporter has written it
+@trace RANK                     then CPython's own dump, while the interpreter cannot run
+@proc PID PARENT STATE TICKS SYSCALL WCHAN NAME
+@cpu PID STATE TICKS            a second later
+@end
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from visibility_api.errors.text import harmless
+from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, count, parse_time
+from visibility_api.reports.marks import SECTIONS
+
+from .places import NOWHERE, Place, place_of
+
+MAX_RANKS = 64  # of one pod
+MAX_PROCESSES = 1024  # of one pod; of further ones nothing is known
+MAX_PLAIN = 8  # processes of a pod in which none writes a rank's file
+MAX_FRAMES = 16
+LONGEST_S = 30 * 86400.0
+_BUSY_TICKS = 30  # in the second between both, of 100
+_FRAME = re.compile(r"[^:/\\\s]{1,100}:[\w.<>-]{1,100}:\d{1,7}")
+_TRACE_FRAME = re.compile(r'  File "([^"\n]{1,400})", line (\d{1,7}) in ([\w.<>-]{1,80})')
+_PACKAGED = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python\d[\w.]*/")
+_PYTHON = ("python", "pt_main_thread", "ray::")
+# Of the calls in which a thread waits, by machine: arch/x86/entry/syscalls, include/uapi/asm-generic/unistd.h
+_CALLS = {
+    "x86_64": {
+        **dict.fromkeys((202, 449), "a lock"), **dict.fromkeys((35, 230), "a sleep"),
+        **dict.fromkeys((42, 43, 44, 45, 46, 47, 299), "the network"), **dict.fromkeys((61, 247), "a child"),
+        **dict.fromkeys((0, 17, 19), "a read"), **dict.fromkeys((1, 18, 20, 74, 75), "a write"),
+        **dict.fromkeys((7, 23, 232, 270, 271, 281), "events"),
+    },
+    "aarch64": {
+        **dict.fromkeys((98, 449), "a lock"), **dict.fromkeys((101, 115), "a sleep"),
+        **dict.fromkeys((202, 203, 206, 207, 211, 212, 242), "the network"),
+        **dict.fromkeys((95, 260), "a child"),
+        **dict.fromkeys((63, 65, 67), "a read"), **dict.fromkeys((64, 66, 68, 82, 83), "a write"),
+        **dict.fromkeys((22, 72, 73), "events"),
+    },
+}  # fmt: skip
+# The same by where the kernel waits, for a process whose call may not be read.
+_WAITS = (
+    ("futex", "a lock"), ("hrtimer", "a sleep"), ("do_nanosleep", "a sleep"), ("do_wait", "a child"),
+    ("sk_", "the network"), ("tcp_", "the network"), ("inet_", "the network"), ("unix_", "the network"),
+    ("pipe_", "a read"), ("ep_poll", "events"), ("do_epoll", "events"), ("do_poll", "events"),
+    ("poll_", "events"), ("do_select", "events"), ("nfs", "storage"), ("rpc_", "storage"),
+    ("fuse_", "storage"), ("io_schedule", "storage"),
+)  # fmt: skip
+
+
+class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of one training process, at the moment that its pod was asked."""
+
+    rank: int | None = None  # None: not known
+    step: int | None = None  # the last one that it has finished
+    state: str = ""  # "", "stopped", "ended", "over" (its run), "storage" (waits for it), "held" (by C code)
+    place: Place = NOWHERE
+    frames: tuple[str, ...] = ()
+    for_s: float | None = None  # so long at least
+    is_busy: bool | None = None  # it used a CPU
+    call: str = ""  # what it waits for, by the kernel
+    section: str = ""  # of SECTIONS, the one that it marks
+    has_file: bool = True  # the reporter writes of it
+
+
+class _Process(NamedTuple):
+    parent: int
+    state: str
+    ticks: int
+    call: str
+    name: str
+
+
+class _Printed:
+    """The parts of the output."""
+
+    def __init__(self, output: bytes) -> None:
+        self.now: float | None = None
+        self.machine, self.own = "", -1
+        self.files: dict[int, bytes] = {}
+        self.traces: dict[int, bytes] = {}
+        self.processes: dict[int, _Process] = {}
+        self.later: dict[int, tuple[str, int]] = {}
+        self.is_whole = False
+        for head, text in _parts(output):
+            kind, *words = head.split(" ")
+            self._take(kind, words, text)
+
+    def _take(self, kind: str, words: list[str], text: bytes) -> None:
+        numbers = [count(int(word)) if _is_number(word) else None for word in words]
+        match kind, numbers:
+            case "@now", [int(now), *_] if self.now is None:
+                self.now, self.machine = float(now), words[1] if len(words) > 1 else ""
+            case "@self", [int(pid)]:
+                self.own = pid
+            case "@rank", [int(rank)] if len(self.files) < MAX_RANKS:
+                self.files.setdefault(rank, text)
+            case "@trace", [int(rank)] if len(self.traces) < MAX_RANKS:
+                self.traces.setdefault(rank, text)
+            case "@proc", [int(pid), int(parent), _, int(ticks), number, _, *_] if (
+                len(self.processes) < MAX_PROCESSES
+            ):
+                call = _CALLS.get(self.machine, {}).get(-1 if number is None else number, "")
+                call = call or next((says for begins, says in _WAITS if words[5].startswith(begins)), "")
+                name = " ".join(words[6:])[:16]
+                self.processes.setdefault(pid, _Process(parent, words[2][:1], ticks, call, name))
+            case "@cpu", [int(pid), _, int(ticks)] if len(self.later) < MAX_PROCESSES:
+                self.later.setdefault(pid, (words[1][:1], ticks))
+            case "@end", []:
+                self.is_whole = True
+
+
+def read_pod(output: bytes) -> list[RankState]:
+    """The training processes of one pod, each rank once; nothing for what cannot be read."""
+    printed = _Printed(output)
+    found = [state for rank in printed.files if (state := _read_rank(printed, rank)) is not None]
+    return found or list(_plain(printed))
+
+
+def _read_rank(printed: _Printed, rank: int) -> RankState | None:
+    try:
+        file = msgspec.json.decode(printed.files[rank].strip())
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    pid = count(file.get("pid")) if isinstance(file, dict) else None
+    if pid is None or count(file.get("rank")) != rank:
+        return None
+    stack = file.get("stack") if isinstance(file.get("stack"), dict) else {}
+    frames, since = _frames(stack.get("frames")), _time(stack.get("since"))
+    written = _age_s(printed.now, _time(file.get("time")))
+    process = printed.processes.get(pid)
+    state, is_busy = _state(printed, pid)
+    trace = _read_trace(printed.traces.get(rank, b""))
+    if _time(file.get("ended")) is not None:
+        state = "over"
+    elif state == "" and trace:
+        state, frames, since = "held", trace, None
+    if state in ("ended", "over"):
+        frames, since = (), None
+    step_at = _age_s(printed.now, _time(file.get("stepTime")))
+    is_sampled = frames and since is not None
+    section = file.get("section")
+    return RankState(
+        rank=rank,
+        step=count(file.get("step")),
+        state=state,
+        place=place_of(frames),
+        frames=frames,
+        for_s=_age_s(printed.now, since) if is_sampled else step_at if step_at is not None else written,
+        is_busy=is_busy,
+        call=process.call if process is not None else "",
+        section=section if isinstance(section, str) and section in SECTIONS else "",
+    )
+
+
+def _plain(printed: _Printed) -> Iterator[RankState]:
+    """Of a pod in which no rank writes a file, by the kernel alone."""
+    found = [
+        pid
+        for pid, process in printed.processes.items()
+        if pid != printed.own and process.name.startswith(_PYTHON)
+    ]
+    for pid in found[:MAX_PLAIN]:
+        state, is_busy = _state(printed, pid)
+        if state != "ended":
+            call = printed.processes[pid].call
+            yield RankState(state=state, is_busy=is_busy, call=call, has_file=False)
+
+
+def _state(printed: _Printed, pid: int) -> tuple[str, bool | None]:
+    """What the kernel says of a process, and whether it used a CPU."""
+    first, later = printed.processes.get(pid), printed.later.get(pid)
+    if first is None:
+        is_gone = printed.is_whole and bool(printed.processes) and len(printed.processes) < MAX_PROCESSES
+        return ("ended" if is_gone else ""), None
+    if first.state in ("Z", "X") or (later is None and printed.is_whole):
+        return "ended", None
+    state, ticks = later if later is not None else (first.state, first.ticks)
+    is_busy = ticks - first.ticks >= _BUSY_TICKS if later is not None else None
+    if state in "Tt" and first.state in "Tt":
+        return "stopped", is_busy
+    if state == first.state == "D" and not is_busy:
+        return "storage", is_busy
+    return "", is_busy
+
+
+def _read_trace(dump: bytes) -> tuple[str, ...]:
+    """The frames of the last thread in a dump of CPython's faulthandler, which is the main one."""
+    blocks = dump.decode(errors="replace").split("(most recent call first):")
+    if len(blocks) < 2:
+        return ()
+    frames = []
+    for path, line, function in _TRACE_FRAME.findall(blocks[-1])[:MAX_FRAMES]:
+        packaged = _PACKAGED.match(path)
+        name = path[packaged.end() :] if packaged is not None else path.rpartition("/")[2]
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        frames.append(f"{module}:{function}:{line}")
+    return _frames(frames)
+
+
+def _frames(given: object) -> tuple[str, ...]:
+    """Names of code; what is none is left out."""
+    found = given[:MAX_FRAMES] if isinstance(given, list) else []
+    return tuple(
+        [harmless(each) for each in found if isinstance(each, str) and _FRAME.fullmatch(each) is not None]
+    )
+
+
+def _parts(output: bytes) -> Iterator[tuple[str, bytes]]:
+    """Each line that begins with an `@`, and what stands between it and the next."""
+    head, text = "", list[bytes]()
+    for line in output.split(b"\n"):
+        if line.startswith(b"@"):
+            yield head, b"\n".join(text)
+            head, text = line[:200].decode(errors="replace"), []
+        else:
+            text.append(line)
+    yield head, b"\n".join(text)
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= len(str(MAX_INTEGER))
+
+
+def _time(text: Any) -> datetime | None:  # noqa: ANN401 - of a hostile file
+    return parse_time(text[:MAX_TIME_CHARACTERS]) if isinstance(text, str) else None
+
+
+def _age_s(now: float | None, moment: datetime | None) -> float | None:
+    if now is None or moment is None:
+        return None
+    return min(LONGEST_S, max(0.0, now - moment.timestamp()))
