@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .channels import FLOOD, Channel
 from .marks import SAVE
@@ -30,6 +30,8 @@ _CHANGING = re.compile(r"[\d.#=> \u2500-\u259f-]{1,1000}")
 
 class Reader:
     """Reports what a program's output says, a little later than it says it."""
+
+    explain: Optional[Callable[[str, Optional[Fields], Optional[Mark]], None]] = None  # told of each line
 
     def __init__(
         self,
@@ -94,6 +96,8 @@ class Reader:
             except Exception as error:  # a line that breaks us is a line we do not understand
                 fields = None
                 warn(f"a line could not be read: {type(error).__name__}")
+            if self.explain is not None:
+                self.explain(line.text, fields, mark)
             if fields:
                 self._update(fields)
             if mark or (self._section and fields and "step" in fields):

@@ -29,7 +29,9 @@ from .settings import WRAPPER_VARIABLE, find_sinks
 from .witness import FORWARDED, Witness, name_signal
 
 if TYPE_CHECKING:
+    from .explained import Explainer
     from .searcher import Searcher
+    from .sinks import Sink
 
 SWITCH_INTERVAL_S = 0.0005  # copying waits no longer than this for the interpreter while lines are read
 STUCK_S = 1.0  # who takes nothing of the output for so long does not delay the last report
@@ -48,6 +50,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         searcher = Searcher(options.pattern)
     # By name: a wrapper reads what is printed, and writes no file of its rank.
     sinks = [] if find_rank() else find_sinks()
+    explainer = _add_for_people(options, sinks)
     reporter = report(options.total_steps, total_epochs=options.total_epochs, initial_step=None, sinks=sinks)
     try:
         if not reporter.is_active:  # not rank 0, or nowhere to report to: there is nothing for us to do
@@ -65,6 +68,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
     plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
     reader = Reader(reporter, None if searcher is None else searcher.search, channels, plan, place)
+    if explainer is not None:
+        reader.explain = explainer.tell
     _follow(command, reader, reporter, channels)
     witness.take_over(channel.stream for channel in channels if channel.is_held)
     witness.dismiss()
@@ -72,6 +77,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         with contextlib.suppress(OSError):
             os.waitpid(witness.pid, 0)
     return end_like(command.status)
+
+
+def _add_for_people(options: Options, sinks: List[Sink]) -> Optional[Explainer]:
+    """What the user wants to see: a bar, an explanation, or both. Ranks other than 0 show neither."""
+    explainer = None
+    if options.bar and not find_rank():
+        from .sinks.below import BelowSink
+
+        sinks.append(BelowSink())
+    if options.explain and not find_rank():
+        from .explained import Explainer
+
+        explainer = Explainer(has_pattern=options.pattern is not None)
+        sinks.append(explainer)
+    return explainer
 
 
 def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequence[Channel]) -> None:
@@ -133,6 +153,8 @@ class Options(NamedTuple):
     total_steps: Optional[int] = None
     total_epochs: Optional[float] = None
     pattern: Optional[str] = None
+    bar: bool = False
+    explain: bool = False
 
 
 def _parse(arguments: Sequence[str]) -> Options:
@@ -155,6 +177,10 @@ def _parse(arguments: Sequence[str]) -> Options:
         metavar="REGEX",
         help="how to read a line, in place of what is known: named groups step, total, epoch, epochs, "
         "percentage, message; any other name is a metric",
+    )
+    parser.add_argument("--bar", action="store_true", help="show what is understood, below the output")
+    parser.add_argument(
+        "--explain", action="store_true", help="say of each line what is understood, or why nothing is"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
