@@ -125,6 +125,26 @@ def test_steps_that_an_earlier_attempt_had_done_are_lost_and_the_way_there_is_re
     assert sum(found.values()) == pytest.approx(30 + 300 + 75 + 300)
 
 
+def test_a_process_that_begins_again_in_the_same_container_recovers_and_marks_anew() -> None:
+    """As torchrun's agent does it: the pod shows nothing of it."""
+    run = Run()
+    run.train(300)
+    run.tell(marks=marked("evaluation", run.now_s))
+    run.wait(60)
+    run.train(150, marks=marked(evaluation=60))
+    run.wait(40)
+    run.step = 200
+    run.train(300)
+    run.tell(marks=marked("evaluation", run.now_s))
+    run.wait(30)
+    run.train(300, marks=marked(evaluation=30))
+    found = spent(run.made)
+    assert found["Evaluation"] == pytest.approx(90, abs=1)
+    assert found["Recovery"] == pytest.approx(40, abs=2)
+    assert found["LostProgress"] == pytest.approx(250, abs=2)
+    assert found["Productive"] == pytest.approx(450 + 350, abs=2)
+
+
 def test_usual_steps_wait_to_be_settled_and_are_when_anything_happens() -> None:
     run = Run()
     run.train(300, rows=False)

@@ -19,6 +19,7 @@ from .evidence import (
     Row,
     begin_marked,
     checksum,
+    have_shrunk,
     is_stalled,
     is_steady,
     marked_until,
@@ -68,7 +69,7 @@ class Account:
         self.mode = WAITING
         self.pod = self.run = 0  # checksums of the uid of rank 0's pod, and of its attempt
         self.prepared_s = 0.0  # of what is settled, by initializers
-        self.has_run = False  # before this attempt, or before it went back; else `highest` is not known
+        self.has_run = False  # before this attempt, or before it began again; else `highest` is not known
         self.fruitless = 0  # attempts in a row without a step past `highest`
         self.highest = NOWHERE  # of all attempts before
         self.unit = 0  # of positions, in UNITS
@@ -213,9 +214,10 @@ class Account:
             self.highest = self.position = NOWHERE
             self.usual = self.deviation = self.warm = 0
             self.unit = unit
-        began, units, lost, paused_s = self.position, 0.0, 0.0, 0.0
         was_stalled = is_stalled(record)
         self.is_changed = True
+        self._note_process(reached_at, position, record, was_stalled=was_stalled)
+        began, units, lost, paused_s = self.position, 0.0, 0.0, 0.0
         if is_steady(self.warm, self.usual, position - self.position, reached_at - self.row_at):
             rows = ()
         for told_at, reached in (*rows, (reached_at, position)):
@@ -237,9 +239,17 @@ class Account:
             self.position, self.row_at = reached, at
         if units:
             self._settle_steps(lost / units, paused_s, RECOVERY if began < self.highest else OTHER, record)
-        if position < self.position:  # the same process has begun again at an earlier step
-            self.highest = self.position if math.isnan(self.highest) else max(self.highest, self.position)
-            self.position, self.has_run = position, True
+
+    def _note_process(self, at: float, position: float, record: Record, *, was_stalled: bool) -> None:
+        """The attempt may have begun again, perhaps in another process, as torchrun's agent does it."""
+        given = self.given
+        if position < self.position:
+            self.settle(max(at, self.row_at) if was_stalled else self.row_at, record)
+            self.end_run(has_failed=False)  # or a log that counts the steps of an epoch were a crash loop
+            self._begin_run(self.ledger.until)
+            self.given = given
+        if have_shrunk(given, record.report):
+            self.given = [0.0] * len(MARKED)
 
     def note_reached(self, record: Record) -> None:
         """The last report of an attempt has come after its end was seen."""

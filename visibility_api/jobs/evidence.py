@@ -15,6 +15,7 @@ UNITS = ("step", "progress_percentage", "epoch")  # of positions
 
 WARM_ROWS = 3  # steps seen until what one takes is known: the first are slower, for compilation
 PAUSE_LEAST_S = 0.5
+SHRUNK_S = 1.0  # a section may have been counted until so long after its end
 
 Row = tuple[float, float]  # when a position was reached by our clock, and the position
 
@@ -62,6 +63,12 @@ def begin_marked(marked: Seconds, at: float, record: Record, base: float, positi
     share = (position - base + 1) / (end - base + 1) if later_s else 1.0
     loading_s, save_s, restore_s, evaluation_s = marked
     return [loading_s * share, max(0.0, save_s - later_s), restore_s, max(0.0, evaluation_s - later_s)]
+
+
+def have_shrunk(given: Seconds, report: Progress | None) -> bool:
+    """Whether it marks less than was marked before: it is of another process."""
+    totals = report.marks.spent_s if report is not None else given
+    return any(total < before - SHRUNK_S for total, before in zip(totals, given, strict=True))
 
 
 def is_stalled(record: Record) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
+from visibility_api.reports.document import Progress
+
 from .account import (
     DOWN,
     ENDED,
@@ -19,9 +21,9 @@ from .account import (
 from .evidence import WARM_ROWS, checksum, is_stalled, is_steady, position_of, rows_of
 from .job import Phase
 from .ledger import PRODUCTIVE, QUEUED, RECOVERY, STARTING, WASTED, Ledger, Seconds, none
-from .observation import Addition
+from .observation import Addition, Observation
 from .record import Record
-from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head
+from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head, save_account
 
 SETTLED_S = 100.0  # usual steps are settled together, so long after the last ones at most
 
@@ -67,6 +69,17 @@ def goes_on(record: Record, now: datetime) -> bool:
             else position >= head.position and (now - record.moved_at).total_seconds() <= record.fresh_limit_s
         )
     )
+
+
+def settle_before(record: Record, observation: Observation, now: datetime) -> None:
+    """Settle the reports that could wait until now, if this one is of an earlier step of the attempt."""
+    outcome, held = observation.outcome, record.report
+    if held is None or not isinstance(outcome, Progress) or observation.attempt != record.attempt:
+        return
+    (unit, position), (held_unit, held_position) = position_of(outcome), position_of(held)
+    if position is None or held_position is None or unit != held_unit or position >= held_position:
+        return
+    record.account = save_account(account_of(record, now))
 
 
 def account_of(record: Record, now: datetime) -> Account:

@@ -21,7 +21,7 @@ from visibility_api.reports.report import parse_report
 
 from .conditions import evaluate
 from .failure import Failure
-from .goodput import account_of, goes_on, read_goodput, reckon_until, wasted
+from .goodput import account_of, goes_on, read_goodput, reckon_until, settle_before, wasted
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
@@ -178,6 +178,7 @@ class Tracker:
         now = self._now()
         outcome = observation.outcome
         points = outcome.points if isinstance(outcome, Progress) else ()
+        settle_before(record, observation, now)
         is_taken = merge(record, without_points(observation), now, points)
         if is_taken and isinstance(outcome, Progress) and outcome.ranks.rows:
             gather(record, outcome.ranks)
