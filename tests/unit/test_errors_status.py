@@ -12,7 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, strategies as st
 
-from visibility_api.app.refusal import error_response as refuse
+from visibility_api.app.refusal import error_response as refuse, to_request_error
 from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
 from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.errors.status import (
@@ -28,7 +28,6 @@ from visibility_api.errors.status import (
     Unavailable,
     UnknownRoute,
     encode_status,
-    to_request_error,
 )
 from visibility_api.errors.text import quote
 from visibility_api.kubeapi.message import ResourceResponse

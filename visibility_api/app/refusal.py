@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 import structlog
 
-from visibility_api.auth.errors import AuthError
-from visibility_api.errors.status import Forbidden, RequestError, encode_status, to_request_error
-from visibility_api.errors.text import describe_fault
+from visibility_api.auth.errors import AccessDenied, AuthError, ReviewFailed, Unauthenticated
+from visibility_api.errors.status import (
+    Forbidden,
+    InternalError,
+    RequestError,
+    ReviewUnavailable,
+    Timeout,
+    Unauthorized,
+    encode_status,
+)
+from visibility_api.errors.text import describe_fault, quote, without_markup
 from visibility_api.kubeapi.message import Headers, ResourceResponse, Scope
 from visibility_api.kubeapi.negotiation import negotiate_error
 from visibility_api.kubeapi.rendering import render
+from visibility_api.models.meta_v1 import StatusDetails
 
 log = structlog.get_logger(__name__)
 
@@ -74,3 +83,41 @@ def _uri(scope: Scope) -> str:
 
 def _header(headers: Headers, name: bytes) -> str | None:
     return next((v.decode("latin-1") for k, v in headers if k == name), None)
+
+
+def to_request_error(error: Exception, *, uri: str) -> RequestError:
+    """The error that the client gets for `error`; `uri` is the request's path and query."""
+    match error:
+        case RequestError():
+            return error
+        case Unauthenticated():
+            return Unauthorized()
+        case AccessDenied():
+            return _forbidden(error)
+        case ReviewFailed():
+            return ReviewUnavailable(uri)
+        case TimeoutError():
+            return Timeout("request did not complete within the allotted timeout")
+        case _:
+            return InternalError()
+
+
+def _forbidden(error: AccessDenied) -> Forbidden:
+    """The API server's message, as in `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`."""
+    denied = error.attributes
+    user = quote(error.identity.user)
+    if not denied.is_resource:
+        subject, details = "forbidden", StatusDetails()
+        refused = f"User {user} cannot {denied.verb} path {quote(denied.path)}"
+    else:
+        plural = f"{denied.resource}.{denied.group}"
+        subject = f"{plural} {quote(denied.name)} is forbidden" if denied.name else f"{plural} is forbidden"
+        what = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
+        where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"
+        group = quote(denied.group)
+        refused = f"User {user} cannot {denied.verb} resource {quote(what)} in API group {group} {where}"
+        details = StatusDetails(
+            name=denied.name or None, group=denied.group or None, kind=denied.resource or None
+        )
+    message = f"{subject}: {without_markup(refused)}"
+    return Forbidden(f"{message}: {error.reason}" if error.reason else message, details=details)

@@ -22,7 +22,7 @@ RequestError
   Timeout                     504
     TooLargeResourceVersion
 
-Handlers raise these and never build an error response. `to_request_error` converts the errors of `auth`.
+Handlers raise these and never build an error response. `app/refusal.py` converts the errors of `auth`.
 Messages contain nothing of a request's body or token, because clients log them.
 
 Codes, reasons and texts are those of k8s.io/apimachinery/pkg/api/errors and k8s.io/apiserver.
@@ -33,8 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from visibility_api.auth.errors import AccessDenied, ReviewFailed, Unauthenticated
-from visibility_api.errors.text import harmless, quote
+from visibility_api.errors.text import harmless, quote, without_markup
 from visibility_api.models.meta_v1 import ListMeta, Status, StatusCause, StatusDetails
 from visibility_api.models.served import GROUP
 
@@ -202,7 +201,7 @@ class ReviewUnavailable(RequestError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            _without_markup(f"Internal Server Error: {quote(uri)}: the access review could not be made")
+            without_markup(f"Internal Server Error: {quote(uri)}: the access review could not be made")
         )
 
 
@@ -235,23 +234,6 @@ class TooLargeResourceVersion(Timeout):
         )
 
 
-def to_request_error(error: Exception, *, uri: str) -> RequestError:
-    """The error that the client gets for `error`; `uri` is the request's path and query."""
-    match error:
-        case RequestError():
-            return error
-        case Unauthenticated():
-            return Unauthorized()
-        case AccessDenied():
-            return _forbidden(error)
-        case ReviewFailed():
-            return ReviewUnavailable(uri)
-        case TimeoutError():
-            return Timeout("request did not complete within the allotted timeout")
-        case _:
-            return InternalError()
-
-
 def encode_status(error: RequestError) -> bytes:
     """The Status as compact JSON without a newline: a body, or the object of a watch event."""
     status = Status(
@@ -262,29 +244,3 @@ def encode_status(error: RequestError) -> bytes:
         code=error.code,
     )
     return status.encode()
-
-
-def _forbidden(error: AccessDenied) -> Forbidden:
-    """The API server's message, as in `k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go`."""
-    denied = error.attributes
-    user = quote(error.identity.user)
-    if not denied.is_resource:
-        subject, details = "forbidden", StatusDetails()
-        refused = f"User {user} cannot {denied.verb} path {quote(denied.path)}"
-    else:
-        plural = f"{denied.resource}.{denied.group}"
-        subject = f"{plural} {quote(denied.name)} is forbidden" if denied.name else f"{plural} is forbidden"
-        what = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
-        where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"
-        group = quote(denied.group)
-        refused = f"User {user} cannot {denied.verb} resource {quote(what)} in API group {group} {where}"
-        details = StatusDetails(
-            name=denied.name or None, group=denied.group or None, kind=denied.resource or None
-        )
-    message = f"{subject}: {_without_markup(refused)}"
-    return Forbidden(f"{message}: {error.reason}" if error.reason else message, details=details)
-
-
-def _without_markup(text: str) -> str:
-    """`text` with HTML's special characters escaped, except quotes, as the API server does."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

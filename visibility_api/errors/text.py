@@ -81,3 +81,8 @@ def join_sentences(*sentences: str) -> str:
     """One after the other, but for empty ones. Controllers end their messages with a stop, or without."""
     *others, last = [each for each in sentences if each] or [""]
     return " ".join([*(each if each[-1] in ".!?:" else f"{each}." for each in others), last])
+
+
+def without_markup(text: str) -> str:
+    """`text` with HTML's special characters escaped, except quotes, as the API server does."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
