@@ -1,7 +1,10 @@
 """A stack of a process in which no Python can run: something holds the interpreter's lock (GIL) in C.
 
-A timer of the kernel is set again and again by a thread of ours. Only when that thread cannot run does it
-elapse. Then a signal comes to that very thread, and faulthandler's handler writes all stacks to a file, in C.
+Who waits for that lock looks each 5 ms whether it is free, which takes some time on the CPU. A timer of the
+kernel counts such time of a thread of ours, which sets it again and again: it elapses only when that thread
+could run and never got the lock. No time counts in which the whole process is stopped, frozen or without a
+core; else the stacks would be read while other threads change them. Seen: that ended one process in thirty.
+When it elapses, a signal comes to that very thread, and faulthandler's handler writes all stacks, in C.
 `faulthandler.dump_traceback_later` is not used: there is one for each process, and it is the program's.
 The signal is SIGURG, which does nothing where nobody handles it; where somebody does, there is no watchdog.
 """
@@ -20,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
-HELD_S = 30  # a thread that could not run for so long
-_MONOTONIC = 1  # CLOCK_MONOTONIC
+SPENT_S = 0.03  # on the CPU, waiting for the lock: mostly after 5 to 60 s
+_OWN_CPU = 3  # CLOCK_THREAD_CPUTIME_ID
 _TO_THREAD = 4  # SIGEV_THREAD_ID
 
 
@@ -64,7 +67,7 @@ class Watchdog:
         self._timer: Any = None
 
     def arm(self) -> None:
-        """Let the thread that calls this have time until HELD_S from now. What was written before is old."""
+        """Let the thread that calls this have another SPENT_S. What was written before is old."""
         if self._is_over:
             return
         if self._file is None:
@@ -83,7 +86,8 @@ class Watchdog:
         if self._thread != threading.get_native_id():
             self._delete_timer()
             self._make_timer()
-        self._library.timer_settime(self._timer, 0, (self._ctypes.c_long * 4)(0, 0, HELD_S, 0), None)
+        at = (self._ctypes.c_long * 4)(0, 0, 0, int(SPENT_S * 1e9))
+        self._library.timer_settime(self._timer, 0, at, None)
 
     def end(self) -> None:
         """Take it all away."""
@@ -106,7 +110,7 @@ class Watchdog:
         thread, timer = threading.get_native_id(), self._ctypes.c_void_p()
         event = self._make_event(None, int(signal.SIGURG), _TO_THREAD, thread)
         by_reference = self._ctypes.byref
-        if self._library.timer_create(_MONOTONIC, by_reference(event), by_reference(timer)):
+        if self._library.timer_create(_OWN_CPU, by_reference(event), by_reference(timer)):
             self.end()
             raise OSError("the kernel gives no timer")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGURG})

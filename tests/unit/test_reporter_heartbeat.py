@@ -196,7 +196,7 @@ PRELUDE = f"""
 import ctypes, faulthandler, os, signal, subprocess, sys, threading
 sys.path.insert(0, {str(REPORTER)!r})
 from trainjob_progress import heartbeat, report, track, watchdog
-watchdog.HELD_S = 1
+watchdog.SPENT_S = 0.002
 def wait(seconds):
     threading.Event().wait(seconds)
 """
@@ -224,7 +224,7 @@ def run_rank(script: str, path: Path, **environ: str) -> Any:
 
 HOLDING = """
 def hold():
-    ctypes.PyDLL(None).sleep(3)
+    ctypes.PyDLL(None).sleep(10)
 own = open(os.environ["OWN"], "w")
 faulthandler.dump_traceback_later(2, file=own)
 with report(total_steps=2) as r:
@@ -249,6 +249,29 @@ def test_a_process_that_holds_the_lock_in_c_leaves_a_trace_until_it_goes_on(tmp_
     assert (process.returncode, error, out) == (0, "", "0\n")  # the old trace is gone
     assert "in hold" in own.read_text()  # the program's own watchdog was left alone
     assert not trace.exists()
+
+
+STOPPED = """
+with report(total_steps=2) as r:
+    wait(1.2)
+    made = os.stat(sys.argv[1] + ".rank-1.trace").st_mtime_ns
+    print("ready", flush=True)
+    for _ in range(40):
+        wait(0.05)
+        sum(range(10**5))
+    print(os.stat(sys.argv[1] + ".rank-1.trace").st_mtime_ns == made)
+"""
+
+
+def test_a_process_that_was_stopped_leaves_no_trace(tmp_path: Path) -> None:
+    """Seen: the stacks of threads that go on were read, and one process in thirty ended by it."""
+    with start_rank(STOPPED, tmp_path / "progress.json") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGSTOP)
+        threading.Event().wait(1.5)
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate(timeout=60) == ("True\n", "")
 
 
 HANDLERS = {
