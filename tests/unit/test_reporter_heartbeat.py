@@ -99,15 +99,20 @@ def test_a_rank_that_does_not_get_on_says_where_it_is_until_it_goes_on(
 ) -> None:
     monkeypatch.setattr(heartbeat, "QUIET_S", 0.0)
     monkeypatch.setattr(heartbeat, "STACK_INTERVAL_S", 0.1)
-    here = threading.Event()
+    here, seen = threading.Event(), dict[str, Any]()
     with report(total_steps=9, rank=rank) as r:
-        threading.Timer(3, here.set).start()
-        here.wait()  # for the frames of a thread that stands still
-        stack = read(path, rank or 0)["stack"]
+
+        def watch() -> None:
+            wait_until(lambda: ".wait:" in str(seen.update(read(path, rank or 0)) or seen.get("stack")))
+            here.set()
+
+        threading.Thread(target=watch).start()
+        here.wait(60)  # this thread stands still
+        stack = seen["stack"]
         [wait, place, *_] = stack["frames"]
         assert (wait.split(":")[0], place.split(":")[0]) == ("threading", "threading")
         assert any(f"{__name__}:test_a_rank_that_does_not" in frame for frame in stack["frames"])
-        assert stack["since"] < stack["time"] <= read(path, rank or 0)["time"]
+        assert stack["since"] <= stack["time"] <= seen["time"]
         monkeypatch.setattr(heartbeat, "QUIET_S", QUIET_S)
         r.step()
         wait_until(lambda: "stack" not in read(path, rank or 0))
