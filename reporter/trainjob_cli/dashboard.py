@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import webbrowser
@@ -31,7 +30,6 @@ def serve(api: Api, port: int, no_browser: bool) -> int:
     flags += [f"--as-group={each}" for each in api.flags.get("as_group") or ()]
     flags += ["--insecure-skip-tls-verify"] if api.flags.get("insecure_skip_tls_verify") else []
     api.read(PREFIX)  # raises what the user would otherwise read in the browser
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the proxy ends as well
     proxy = subprocess.Popen(  # noqa: S603
         [kubectl, *flags, "proxy", f"--port={port}"], stdout=subprocess.PIPE, text=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from typing import List, Optional, Sequence, Tuple
 
@@ -252,4 +253,5 @@ def main(words: Optional[Sequence[str]] = None) -> int:
 
 def script() -> None:
     """`kubectl-trainjob_progress` and `trainjob-progress`."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: screens, proxies
     sys.exit(main())

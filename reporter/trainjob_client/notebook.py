@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 from .errors import ClientError
 from .history import JobHistory
 from .jobs import Job
+from .requests import is_transient
 
 if TYPE_CHECKING:
     from .client import Client
@@ -118,6 +119,8 @@ class JobDisplay:
                 try:
                     handle.update(HTML(self._draw()))
                 except ClientError as error:
+                    if not is_transient(error):  # such as a job that is gone
+                        self._stopped.set()
                     handle.update(HTML(f"<i>{html.escape(str(error))}</i>"))
 
         self._thread = threading.Thread(target=follow, name=f"display of {self._name}", daemon=True)
