@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import time
@@ -82,9 +83,9 @@ def render(
     ]
     if not is_wide and shown.width is not None and "REASON" in rows[0]:
         heads.append("REASON")
-    bar = _BAR if shown.is_terminal and "PROGRESS" in heads else 0
+    bar = _BAR if shown.is_terminal and "PROGRESS" in heads and not is_wide else 0
     limit = shown.width if not is_wide else None
-    name_cells = max(max(cells_of(row["NAME"]) for row in rows), 4)
+    name_cells = 0 if limit is None else max(max(cells_of(row["NAME"]) for row in rows), 4)
 
     def width() -> int:
         others = [max(len(head), *(cells_of(row[head]) for row in rows)) for head in heads if head != "NAME"]
@@ -100,19 +101,18 @@ def render(
             elif step in heads:
                 heads.remove(step)
         name_cells = max(_LEAST_NAME, min(name_cells, name_cells - max(0, width() - limit)))
-    table = [[*heads]]
-    for row in rows:
-        cells = [
-            cut(row[head], name_cells, "…" if shown.has_blocks else "~") if head == "NAME" else row[head]
-            for head in heads
-        ]
+    table = [heads, *([row[head] for head in heads] for row in rows)]
+    for cells in table[1:] if limit is not None else ():
+        name = heads.index("NAME")
+        cells[name] = cut(cells[name], name_cells, "…" if shown.has_blocks else "~")
         if bar:
             index = heads.index("PROGRESS")
             cells[index] = cells[index].rjust(4) + " " + "\0" * bar if cells[index] else ""
-        table.append(cells)
     lines = columns(table)
-    painted = [_paint(line, row, shown, bar) for line, row in zip(lines[1:], rows)]
-    return painted if flags.get("no_headers") else [shown.paint(lines[0], BOLD), *painted]
+    if bar or shown.has_colour:
+        painted = [_paint(line, row, shown, bar) for line, row in zip(lines[1:], rows)]
+        lines = [shown.paint(lines[0], BOLD), *painted]
+    return lines[1:] if flags.get("no_headers") else lines
 
 
 def _paint(line: str, row: Row, shown: Terminal, bar: int) -> str:
@@ -131,6 +131,7 @@ def _paint(line: str, row: Row, shown: Terminal, bar: int) -> str:
 
 def follow(api: Api, output: str) -> int:
     """Until Ctrl-C. A terminal is drawn anew; elsewhere there is a line for each job that has changed."""
+    gc.enable()
     shown = terminal()
     if shown.is_terminal:
         return _live(api, output)

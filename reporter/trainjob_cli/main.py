@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -72,6 +73,7 @@ def _follow_one(api: Api, word: str) -> None:
     from .showing import show
     from .terminal import terminal
 
+    gc.enable()
     while True:
         place, document = api.find(word)
         if terminal().is_terminal:
@@ -127,6 +129,7 @@ def wait(api: Api, job: str, until: str, timeout: str) -> int:
     """Wait for a job. Exit code: 0 reached, 1 error, 3 ended otherwise, 4 time is over."""
     from .waiting import read_duration, read_until, wait as wait_for
 
+    gc.enable()
     holds, seconds = read_until(until), read_duration(timeout)
     code, text = wait_for(api, *api.find(job), holds, seconds)
     print(text if code == 0 else f"error: {text}", file=sys.stdout if code == 0 else sys.stderr)
@@ -253,5 +256,6 @@ def main(words: Optional[Sequence[str]] = None) -> int:
 
 def script() -> None:
     """`kubectl-trainjob_progress` and `trainjob-progress`."""
+    gc.disable()  # of a list of 5,000 jobs nothing is garbage before the end; what follows jobs enables it
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: screens, proxies
     sys.exit(main())

@@ -101,9 +101,12 @@ def wrap(text: str, width: Optional[int], indent: str = "") -> str:
 
 def columns(rows: Sequence[Sequence[str]], gap: int = 3) -> List[str]:
     """Lines, each column as wide as its widest cell, as kubectl prints them."""
-    widths = [max(map(cells_of, column)) for column in zip(*rows)] if rows else []
+    measure = len if all("".join(row).isascii() for row in rows) else cells_of
+    widths = [max(map(measure, column)) + gap for column in zip(*rows)] if rows else []
+    if measure is len:
+        return ["".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return [
-        "".join(cell + " " * (width - cells_of(cell) + gap) for cell, width in zip(row, widths)).rstrip()
+        "".join(cell + " " * (width - cells_of(cell)) for cell, width in zip(row, widths)).rstrip()
         for row in rows
     ]
 

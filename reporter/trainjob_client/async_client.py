@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import AsyncIterator, Callable, Iterator, List, Optional, Sequence, Union
 
+from .async_session import AsyncSession
 from .connection import Connection
 from .errors import ApiError, UnreachableError
 from .history import JobHistory
@@ -13,7 +14,6 @@ from .jobs import Job
 from .models import TrainJobLogTail
 from .queries import Queries, Selector, connect, history_parameters, log_parameters
 from .requests import Answer, Pause, selection
-from .session import AsyncSession
 from .waiting import Until, Waiting
 from .watching import JobEvent, Watching
 
