@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
+from visibility_api.diagnosis.reading import read_pod
+from visibility_api.probing.rank_states import SHELL
 
 pytest.importorskip("torch")
 
@@ -105,3 +107,8 @@ def test_a_hang_is_told_by_the_files_of_the_ranks(path: Path) -> None:
     assert Path(f"{path}.rank-3.trace").read_text() == ""
     assert read(path, 4)["step"] == AT + 1  # the round that was left counts
     assert time.monotonic() - began_s < TIMEOUT_S
+    printed = subprocess.run(("sh", "-c", SHELL, "sh", str(path)), capture_output=True, check=True).stdout
+    found = {each.rank: each for each in read_pod(printed)}  # as the server reads it
+    states = {rank: each.state or each.place.where for rank, each in found.items()}
+    assert states == {0: "all_reduce", 1: "the data loader", 2: "held", 3: "stopped", 4: "over"}
+    assert found[2].frames[0].startswith("train:hold_the_lock:")

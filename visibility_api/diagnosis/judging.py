@@ -15,6 +15,7 @@ from visibility_api.errors.text import harmless
 from .places import COLLECTIVE, PERHAPS
 from .reading import RankState
 from .result import MAX_FRAMES, MAX_GROUPS, MAX_SUSPECTS, Diagnosis, Group, Suspect, as_ranges
+from .words import HINTS, STATES, plural, span, where_of
 
 MAX_STATES = 8192  # of all pods together
 MAX_NAMED = 3  # suspects in the sentence
@@ -44,41 +45,6 @@ class _Seen(NamedTuple):
         return (state.state, state.place.where, state.call if not state.frames else "", *state.frames)
 
 
-_STATES = {  # by RankState.state: reason, what it is, what to do
-    "ended": ("ProcessEnded", "has ended", "Read its log, and restart the job: others wait in vain."),
-    "over": (
-        "RankFinished",
-        "has finished its run",
-        "Give every rank the same number of steps: the others wait for one more.",
-    ),
-    "stopped": ("ProcessStopped", "is stopped by a signal", "Send it SIGCONT, or delete its pod."),
-    "storage": (
-        "WaitsForStorage",
-        "waits for storage that does not answer",
-        "Check the volumes of its pod and its node.",
-    ),
-    "held": (
-        "GilHeld",
-        "runs C code that holds the interpreter's lock",
-        "Check the library that its stack calls; delete its pod if it does not return.",
-    ),
-}  # fmt: skip
-_HINTS = {
-    "InDataLoader": "Check its data: volume, network and the loader's worker processes.",
-    "InCheckpoint": "Check the volume that checkpoints are written to.",
-    "Compiling": "Wait for it, or compile on every rank alike.",
-    "WaitsForNetwork": "Check the service that it calls, and its node's network.",
-    "WaitsForLocal": "Check its worker processes and threads.",
-    "InOwnCode": "Check what its code does there; every rank has to call the same collectives.",
-    "Sleeps": "Check what its code does there; every rank has to call the same collectives.",
-    "InBackward": "Check its accelerator and its node.",
-    "WaitsForDevice": "Check its accelerator and its node.",
-    "InCollective": "Check the network between the nodes; a time limit of the library ends the wait.",
-    "CollectiveMismatch": "Check that every rank calls the same collectives in the same order.",
-    "InRendezvous": "Check that all replicas run, and reach each other.",
-    "PodNotRunning": "Check the pod's Events.",
-    "Behind": "Check its node and its data; every rank has to make the same steps.",
-}
 NOT_READABLE = "NotReadable"
 
 
@@ -131,20 +97,9 @@ def _group(members: Sequence[_Seen]) -> Group:
     return Group(
         count=len(members),
         ranks=as_ranges([each.rank for each in members if each.rank is not None]),
-        where=_where(state),
+        where=where_of(state),
         frames=state.frames[:MAX_FRAMES],
     )
-
-
-def _where(state: RankState) -> str:
-    """As a clause without a subject."""
-    if state.state:
-        return _STATES[state.state][1]
-    if state.frames:
-        return f"is in {state.place.where}"
-    if state.call:
-        return f"waits for {state.call}"
-    return "computes" if state.is_busy else "sleeps" if state.is_busy is False else "is not known"
 
 
 _Judged = tuple[str, str, str, tuple[Suspect, ...]]
@@ -158,7 +113,7 @@ def _judge(seen: Sequence[_Seen], absent: Sequence[PodState], silent: Sequence[P
         why = Counter(pod.unread for pod in silent).most_common(1)
         said = why[0][0] if why else "no pod has a process of Python, and no rank has written a file"
         return NOT_READABLE, f"No rank could be read: {said}.", "", ()
-    for state, (reason, says, hint) in _STATES.items():
+    for state, (reason, says, hint) in STATES.items():
         found = [each for each in seen if each.state.state == state]
         is_of_all = state in ("over", "storage") and len(found) > MOST * len(seen)
         if found and not is_of_all:
@@ -166,9 +121,9 @@ def _judge(seen: Sequence[_Seen], absent: Sequence[PodState], silent: Sequence[P
     waiting, outside = _waiting(seen)
     if waiting and outside:
         first = min([each for each in outside if each.state.frames] or outside, key=_behind).state
-        found = sorted(outside, key=lambda each: _where(each.state) != _where(first))
+        found = sorted(outside, key=lambda each: where_of(each.state) != where_of(first))
         reason = first.place.reason
-        return _blame(reason, found, _where(first), _HINTS.get(reason, ""), seen)
+        return _blame(reason, found, where_of(first), HINTS.get(reason, ""), seen)
     if waiting:
         return _all_wait(seen, silent)
     return _behind_others(seen) or _no_suspect(seen)
@@ -193,7 +148,9 @@ def _all_wait(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
     (most, _), *others = places.most_common()
     if others:
         found = [each for each in seen if each.state.place.where != most]
-        return _blame("CollectiveMismatch", found, _where(found[0].state), _HINTS["CollectiveMismatch"], seen)
+        return _blame(
+            "CollectiveMismatch", found, where_of(found[0].state), HINTS["CollectiveMismatch"], seen
+        )
     return _no_suspect(seen)
 
 
@@ -201,7 +158,7 @@ def _no_suspect(seen: Sequence[_Seen]) -> _Judged:
     """What most do, where none stands out."""
     by_place: dict[str, list[_Seen]] = defaultdict(list)
     for each in seen:
-        by_place[_where(each.state)].append(each)
+        by_place[where_of(each.state)].append(each)
     most, *others = sorted(by_place.values(), key=len, reverse=True)
     state = most[0].state
     is_most = state.frames and len(most) > MOST * len(seen)
@@ -211,12 +168,12 @@ def _no_suspect(seen: Sequence[_Seen]) -> _Judged:
         if len(seen) > 1
         else _name(most[0]).capitalize()
     )
-    does = f"{who} {_where(state) if len(most) == 1 else _plural(_where(state))}{_for(most)}"
+    does = f"{who} {where_of(state) if len(most) == 1 else plural(where_of(state))}{_for(most)}"
     also = [
-        f"{len(each)} {_where(each[0].state) if len(each) == 1 else _plural(_where(each[0].state))}"
+        f"{len(each)} {where_of(each[0].state) if len(each) == 1 else plural(where_of(each[0].state))}"
         for each in others[: MAX_NAMED - 1]
     ]
-    return reason, f"{'; '.join([does, *also])}.", _HINTS.get(reason, ""), ()
+    return reason, f"{'; '.join([does, *also])}.", HINTS.get(reason, ""), ()
 
 
 def _absent(seen: Sequence[_Seen], absent: Sequence[PodState]) -> _Judged:
@@ -226,7 +183,7 @@ def _absent(seen: Sequence[_Seen], absent: Sequence[PodState]) -> _Judged:
     verb = "is" if len(absent) == 1 else "are"
     message = f"{what} {names}{more} {verb} not running ({absent[0].not_running}){_rest(seen, ())}."
     suspects = [Suspect(pod_name=pod.name, node_name=pod.node_name, reason="PodNotRunning") for pod in absent]
-    return "PodNotRunning", message, _HINTS["PodNotRunning"], tuple(suspects[:MAX_SUSPECTS])
+    return "PodNotRunning", message, HINTS["PodNotRunning"], tuple(suspects[:MAX_SUSPECTS])
 
 
 def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
@@ -238,12 +195,12 @@ def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
 
 
 def _blame(reason: str, found: Sequence[_Seen], says: str, hint: str, seen: Sequence[_Seen]) -> _Judged:
-    first = _where(found[0].state)
-    found = sorted(found, key=lambda each: (_where(each.state) != first, *_behind(each)))
-    named = [each for each in found if _where(each.state) == first]
+    first = where_of(found[0].state)
+    found = sorted(found, key=lambda each: (where_of(each.state) != first, *_behind(each)))
+    named = [each for each in found if where_of(each.state) == first]
     names = ", ".join(_name(each) for each in named[:MAX_NAMED])
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
-    clause = says if len(named) == 1 else _plural(says)
+    clause = says if len(named) == 1 else plural(says)
     subject = names[:1].upper() + names[1:]
     since = "" if reason in ("ProcessEnded", "RankFinished") else _for(named)
     message = f"{subject}{more} {clause}{since}{_rest(seen, found)}."
@@ -284,7 +241,7 @@ def _behind_others(seen: Sequence[_Seen]) -> _Judged | None:
     if len(found) >= MOST * len(seen):
         return None
     return _blame(
-        "Behind", found, f"is behind (step {min(steps)}, others {max(steps)})", _HINTS["Behind"], seen
+        "Behind", found, f"is behind (step {min(steps)}, others {max(steps)})", HINTS["Behind"], seen
     )
 
 
@@ -311,26 +268,4 @@ def _ranks(seen: Sequence[_Seen]) -> str:
 
 def _for(found: Sequence[_Seen]) -> str:
     """For how long the one that has been there longest has."""
-    longest_s = max((each.state.for_s or 0.0 for each in found), default=0.0)
-    if longest_s < 1:
-        return ""
-    seconds = int(longest_s)
-    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
-        if seconds < limit:
-            return f" for {seconds // unit} {name}"
-    return f" for {seconds // 86400} days"
-
-
-_PLURALS = {
-    "is": "are",
-    "has": "have",
-    "waits": "wait",
-    "runs": "run",
-    "computes": "compute",
-    "sleeps": "sleep",
-}
-
-
-def _plural(clause: str) -> str:
-    verb, space, rest = clause.partition(" ")
-    return f"{_PLURALS.get(verb, verb)}{space}{rest}"
+    return span(max((each.state.for_s or 0.0 for each in found), default=0.0))

@@ -37,13 +37,13 @@ _PYTHON = ("python", "pt_main_thread", "ray::")
 # Of the calls in which a thread waits, by machine: arch/x86/entry/syscalls, include/uapi/asm-generic/unistd.h
 _CALLS = {
     "x86_64": {
-        **dict.fromkeys((202, 449), "a lock"), **dict.fromkeys((35, 230), "a sleep"),
+        **dict.fromkeys((202, 449), "a lock"), **dict.fromkeys((35, 230), "its sleep to end"),
         **dict.fromkeys((42, 43, 44, 45, 46, 47, 299), "the network"), **dict.fromkeys((61, 247), "a child"),
         **dict.fromkeys((0, 17, 19), "a read"), **dict.fromkeys((1, 18, 20, 74, 75), "a write"),
         **dict.fromkeys((7, 23, 232, 270, 271, 281), "events"),
     },
     "aarch64": {
-        **dict.fromkeys((98, 449), "a lock"), **dict.fromkeys((101, 115), "a sleep"),
+        **dict.fromkeys((98, 449), "a lock"), **dict.fromkeys((101, 115), "its sleep to end"),
         **dict.fromkeys((202, 203, 206, 207, 211, 212, 242), "the network"),
         **dict.fromkeys((95, 260), "a child"),
         **dict.fromkeys((63, 65, 67), "a read"), **dict.fromkeys((64, 66, 68, 82, 83), "a write"),
@@ -52,7 +52,8 @@ _CALLS = {
 }  # fmt: skip
 # The same by where the kernel waits, for a process whose call may not be read.
 _WAITS = (
-    ("futex", "a lock"), ("hrtimer", "a sleep"), ("do_nanosleep", "a sleep"), ("do_wait", "a child"),
+    ("futex", "a lock"), ("hrtimer", "its sleep to end"), ("do_nanosleep", "its sleep to end"),
+    ("do_wait", "a child"),
     ("sk_", "the network"), ("tcp_", "the network"), ("inet_", "the network"), ("unix_", "the network"),
     ("pipe_", "a read"), ("ep_poll", "events"), ("do_epoll", "events"), ("do_poll", "events"),
     ("poll_", "events"), ("do_select", "events"), ("nfs", "storage"), ("rpc_", "storage"),
