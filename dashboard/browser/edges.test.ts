@@ -335,3 +335,71 @@ test("a PNG of a chart names its axis and its smoothing", async () => {
   const written = await page.evaluate(() => (window as unknown as { written: string[] }).written);
   expect(written.some((text) => text.includes(" · by step, smoothed by 0.8 · as of "))).toBe(true);
 });
+
+test("a chart that comes while the print begins is on white too", async () => {
+  ({ page, faults } = await open(browser, "about:blank", { colorScheme: "dark" }));
+  await page.addInitScript(() => {
+    const colours = new Set<unknown>();
+    Object.assign(window, { colours });
+    const watcher = new MutationObserver(() => {
+      if (!document.querySelector(".plot")) return;
+      watcher.disconnect();
+      window.dispatchEvent(new Event("beforeprint")); // it is drawn, and listens to nothing yet
+      const real = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+        colours.clear();
+        colours.add(this.fillStyle);
+        return real.call(this, text, x, y);
+      };
+    });
+    watcher.observe(document, { childList: true, subtree: true });
+  });
+  reports(job, upTo(50));
+  await page.goto(`${fixture.page()}${routeOf(job)}`);
+  await until(
+    () => page.evaluate(() => [...(window as unknown as { colours: Set<unknown> }).colours].join()),
+    (colours) => colours === "#5c666d",
+  );
+});
+
+test("what does not run or advance is given no pace and no end", async () => {
+  const condition = (type: string) => ({
+    type,
+    status: "True" as const,
+    reason: "R",
+    message: "",
+    lastTransitionTime: iso(900),
+  });
+  for (const [says, why] of [
+    [{ phase: "Suspended" as const }, undefined],
+    [{ conditions: [condition("Stalled")] }, "the run does not advance"],
+    [{ conditions: [condition("NoProgress")] }, "attempts end before they come further"],
+  ] as const) {
+    job.says = says as unknown as MadeJob["says"];
+    await show(routeOf(job));
+    await page.locator(".numbers").waitFor();
+    const told = (await page.locator(".job-head").textContent()) ?? "";
+    expect(told).not.toMatch(/About |ends /);
+    if (why) expect(told).toContain(`No estimate of the end: ${why}.`);
+    if (why !== "attempts end before they come further") expect(told).not.toContain("Pace");
+    await page.goto(`${fixture.page()}#/?q=${job.name}`);
+    await row(job).waitFor();
+    expect(await row(job).locator(".cell.end").textContent()).toBe("");
+    if (says !== undefined) await page.context().close();
+  }
+  await show();
+});
+
+test("a failure whose cause is known is called by it, as kubectl does", async () => {
+  const failed = fixture.jobs.find(({ phase }) => phase === "Failed")!;
+  const known = {
+    class: "AcceleratorOutOfMemory",
+    cause: "The accelerator ran out of memory.",
+    hint: "Use a smaller batch.",
+  };
+  failed.says = { failure: { reason: "Error", exitCode: 1, time: iso(300), ...known } } as MadeJob["says"];
+  await show(`#/?q=${failed.name}`);
+  await row(failed).getByText("AcceleratorOutOfMemory (exit 1)").waitFor();
+  await page.goto(fixture.page() + routeOf(failed));
+  await page.locator(".failure strong", { hasText: "AcceleratorOutOfMemory" }).waitFor();
+});

@@ -166,7 +166,7 @@ function whyOf(status: ProgressStatus): string {
   const { failure, phase } = status;
   if (phase === "Failed") {
     const code = failure?.exitCode === undefined ? "" : ` (exit ${failure.exitCode})`;
-    return (failure?.reason ?? conditionOf(status, "Failed")?.reason ?? "") + code;
+    return (failure?.class ?? failure?.reason ?? conditionOf(status, "Failed")?.reason ?? "") + code;
   }
   if (phase !== "Running") return phase === "Succeeded" ? "" : (status.phaseReason ?? reportingReason(status));
   return reportingReason(status);
@@ -185,6 +185,9 @@ export function isWasting(job: Job): boolean {
 /** What is worst of all: it stands still, has lost what it learned, or ends again and again before it comes further. */
 const STUCK: ReadonlySet<Flag> = new Set(["Stalled", "Diverged", "No progress"]);
 export const isStuckBy = (flag: Flag | undefined) => flag !== undefined && STUCK.has(flag);
+/** Whether it is on its way to an end that can be foretold. */
+export const isOnItsWay = ({ phase, flags }: Pick<Job, "phase" | "flags">) =>
+  phase === "Running" && !flags.some(isStuckBy);
 export const isStuck = ({ flags }: Job) => flags.some(isStuckBy);
 
 /** What ended on another day needs no look any more. */

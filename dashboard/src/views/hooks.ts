@@ -231,6 +231,7 @@ export function usePrinting(): boolean {
   const [isPrinted, print] = useState(isPrinting);
   useEffect(() => {
     const [begin, end] = [() => print(true), () => print(false)];
+    print(isPrinting); // the print may have begun after this was drawn
     window.addEventListener("beforeprint", begin);
     window.addEventListener("afterprint", end);
     return () => {

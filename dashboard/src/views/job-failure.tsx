@@ -33,7 +33,7 @@ export function Failure({ address, jobRef, status, now }: Props) {
       : failure?.exitCode !== undefined
         ? `ended with exit code ${failure.exitCode}`
         : "";
-  const reason = failure?.reason ?? condition?.reason;
+  const reason = failure?.class ?? failure?.reason ?? condition?.reason;
   const at = time(failure?.time ?? status.endTime);
   return (
     <section class={`panel failure ${isFailed ? "bad" : "warn"}`} aria-labelledby="failure">

@@ -2,7 +2,7 @@
 
 import type { JobDocument } from "../api/types";
 import { age, clock, count, duration, epochs, fullTime, rate, acceleratorTime } from "../model/format";
-import { flagsOf, hasEnded, kindName, time } from "../model/job";
+import { flagsOf, hasEnded, isOnItsWay, kindName, time } from "../model/job";
 import { QUEUE_LABEL } from "../model/labels";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
@@ -22,6 +22,7 @@ interface Props {
 export function JobHead({ plural, document: { kind, metadata, status }, now, asOf, isGone }: Props) {
   const name = metadata.name ?? "";
   const percent = status.progressPercentage;
+  const flags = flagsOf(status);
   const queue = metadata.labels?.[QUEUE_LABEL];
   const barKind = status.phase === "Failed" ? "failed" : status.phase === "Succeeded" ? "succeeded" : "";
   return (
@@ -31,7 +32,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
           <bdi>{visible(name)}</bdi>
         </h1>
         <PhaseBadge phase={status.phase} />
-        {flagsOf(status).map((flag) => (
+        {flags.map((flag) => (
           <FlagBadge key={flag} flag={flag} />
         ))}
         <span class="muted">
@@ -59,7 +60,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
       </div>
       <dl class="numbers">
         <Steps status={status} />
-        {status.steps?.perSecond !== undefined && (
+        {status.steps?.perSecond !== undefined && status.phase === "Running" && !flags.includes("Stalled") && (
           <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
         )}
         <Seen status={status} now={now} />
@@ -191,6 +192,7 @@ function whyNoEnd(status: Status): string {
   const flags = flagsOf(status);
   if (flags.includes("Diverged")) return "the run has diverged";
   if (flags.includes("Stalled")) return "the run does not advance";
+  if (flags.includes("No progress")) return "attempts end before they come further";
   if (flags.includes("Not reporting")) return "the run does not report";
   if (!status.lastUpdatedTime) return "the run has not reported yet";
   if (flags.includes("Not fresh")) return "the last report is old";
@@ -208,7 +210,7 @@ function Ending({ document: { status }, now, asOf }: { document: JobDocument; no
   if (
     status.estimatedRemainingSeconds === undefined ||
     remaining === undefined ||
-    flagsOf(status).includes("Diverged")
+    !isOnItsWay({ phase: status.phase, flags: flagsOf(status) })
   ) {
     return status.phase === "Running" ? <p class="muted">No estimate of the end: {whyNoEnd(status)}.</p> : null;
   }
