@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from trainjob_client import kubeconfig
 from trainjob_client.connection import Connection
-from trainjob_client.errors import ClientError, NotFoundError
+from trainjob_client.errors import ClientError, ConfigError, NotFoundError
 from trainjob_client.requests import ALL_KINDS, PREFIX, Answer, Call, find_resource, path_of, selection, send
 from trainjob_client.session import Session
 
@@ -55,12 +55,13 @@ class Api:
     def session(self) -> Session:
         if self._session is None:
             flags = self.flags
-            found = kubeconfig.load(
-                flags.get("kubeconfig"),
-                flags.get("context"),
-                cluster=flags.get("cluster"),
-                user=flags.get("user"),
-            )
+            named: Dict[str, Any] = {name: flags.get(name) for name in ("context", "cluster", "user")}
+            try:
+                found = kubeconfig.load(config_file=flags.get("kubeconfig"), **named)
+            except ConfigError:
+                if not flags.get("server") or flags.get("kubeconfig") or any(named.values()):
+                    raise
+                found = kubeconfig.Context({})  # --server alone will do
             user, cluster = dict(found.user), dict(found.cluster)
             cluster.update({key: flags[name] for name, key in _CLUSTER_KEYS.items() if flags.get(name)})
             user.update({key: flags[name] for name, key in _USER_KEYS.items() if flags.get(name)})

@@ -207,6 +207,7 @@ def run(words: Tuple[str, ...]) -> int:
 
 def ordered(words: Sequence[str]) -> List[str]:
     """With the command first: kubectl's flags may come before it. Without a command it is `get`."""
+    words = _apart(words)
     valued = {"-n", "-l", "-k", "-s", "-o", "-m"}
     for command in commands.commands.values():
         valued |= {
@@ -226,6 +227,19 @@ def ordered(words: Sequence[str]) -> List[str]:
     if any(each in ("-h", "--help") for each in words):
         return list(words)
     return ["get", *words]
+
+
+def _apart(words: Sequence[str]) -> List[str]:
+    """`-o=json`, which kubectl takes, as `-o json`. Words of a command to run stay as they are."""
+    if words[:1] == ["run"]:
+        return list(words)
+    end = words.index("--") if "--" in words else len(words)
+    found: List[str] = []
+    for word in words[:end]:
+        found += (
+            [word[:2], word[3:]] if len(word) > 2 and word[0] == "-" != word[1] and word[2] == "=" else [word]
+        )
+    return [*found, *words[end:]]
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

@@ -99,6 +99,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         ("--context why history bert", "history --context why bert"),
         ("-w", "get -w"),
         ("get top", "get top"),
+        ("-o=json -n=team-a logs bert", "logs -o json -n team-a bert"),
+        ("run -- tool -o=x", "run -- tool -o=x"),
         ("--help", "--help"),
         ("run -- python train.py", "run -- python train.py"),
     ],
@@ -210,6 +212,18 @@ def test_the_list_is_the_servers_table_with_what_may_be_typed_again(cluster: Clu
     )
     assert "NAME" not in run("--no-headers")[1]
     assert "MESSAGE" in run("-o", "wide")[1]
+
+
+def test_a_server_and_a_token_need_no_kubeconfig(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = job()
+    words = ("bert", "-o", "name", "-n", "team-a")
+    assert run(*words, "-s", "https://example", "--token", "t")[0] == 0
+    assert run(*words)[0] == 1
+    assert run(*words, "-s", "https://example", "--context", "none")[0] == 1
 
 
 def test_an_empty_list_says_so_as_kubectl_does(cluster: Cluster, run: Run) -> None:
