@@ -224,6 +224,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         now=_now,
         interval_s=interval_s,
         recall=jobs.recall,
+        suspect=lambda ref, still_s: diagnoser.suspect(ref, still_s),
     )
 
     def observed(observation: Observation) -> bool:

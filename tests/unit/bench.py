@@ -27,6 +27,7 @@ class Bench:
         self.now = now
         self.published: list[JobProgress] = []
         self.retracted: list[JobRef] = []
+        self.suspected: list[float] = []  # seconds for which the run stood still
         self.points: list[Addition] = []  # that histories have gained
         self.tracker = Tracker(
             publish=self.published.append,
@@ -34,6 +35,7 @@ class Bench:
             retract=self.retracted.append,
             now=lambda: self.now,
             interval_s=15.0,
+            suspect=lambda _ref, still_s: self.suspected.append(still_s),
             recall=lambda _ref: (state, None),
         )
 

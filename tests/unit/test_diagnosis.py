@@ -191,6 +191,35 @@ def test_the_rank_that_others_wait_for_is_named(
     assert made.hint or reason == "NotReadable"
 
 
+IDLE: dict[str, Any] = {"is_busy": False}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(pods(*(state(rank, **IDLE) for rank in range(4))), True, id="all wait in all_reduce"),
+        pytest.param(pods(state(0, **IDLE), state(1, (), state="stopped")), True, id="one is stopped"),
+        pytest.param(pods(state(0, BACKWARD, **IDLE), state(1, (), state="ended")), True, id="one has ended"),
+        pytest.param(pods(state(0), state(1, state="stopped")), False, id="nothing is known of the CPU"),
+        pytest.param(pods(state(0, **IDLE), state(1, is_busy=True)), False, id="one computes"),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, **IDLE | {"for_s": 60.0})), False, id="not for two minutes"
+        ),
+        pytest.param(pods(state(0, **IDLE), state(1, LOADER, **IDLE)), False, id="data may still come"),
+        pytest.param(pods(state(0, BARRIER, **IDLE), state(1, OWN, **IDLE)), False, id="a long evaluation"),
+        pytest.param(pods(state(0, state="stopped"), state(1, state="stopped")), False, id="nobody waits"),
+        pytest.param(pods(state(0, **IDLE)), False, id="one rank alone"),
+        pytest.param(
+            [*pods(state(0, **IDLE), state(1, **IDLE)), absent("bert-node-2", "Pending")],
+            False,
+            id="one is not there",
+        ),
+    ],
+)
+def test_it_is_a_hang_where_no_rank_works_and_none_can_go_on(found: list[PodState], expected: bool) -> None:
+    assert diagnose(found, NOW).is_hang is expected
+
+
 def test_groups_are_of_equal_stacks_the_largest_first() -> None:
     made = diagnose(but(37, LOADER, of=64), NOW, is_requested=True)
     assert [(each.count, each.ranks, each.where) for each in made.groups] == [
@@ -318,6 +347,11 @@ Thread 0x00007f12 [python3] (most recent call first):
                 "frames": ("train:work:12", "torch.utils.data.dataloader:__next__:700"),
             },
             id="CPython's dump of one whose interpreter is held",
+        ),
+        pytest.param(
+            printed(file(accelerators=[7, {"index": 0, "utilizationPercentage": 97}])),
+            {"is_busy": True},
+            id="its accelerator works",
         ),
         pytest.param(
             printed(file(ended=time(30)), pid=78), {"state": "over", "frames": ()}, id="its run is over"

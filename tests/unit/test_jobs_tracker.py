@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -10,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, REF, T0, job_ref
-from visibility_api.jobs.job import Phase, ProbeHints, Rank0, Termination
+from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.jobs.job import Phase, ProbeHints, Rank0, Termination, Thresholds
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.reports.document import Progress, Refused
+from visibility_api.reports.marks import EVALUATION, Marks
 
 from .bench import Bench
 
@@ -82,6 +85,55 @@ def test_a_run_that_stops_advancing_is_stalled_and_has_no_end(bench: Bench) -> N
     bench.advance(15)
     bench.report(201)
     assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+HANG = Diagnosis(at=T0 + timedelta(seconds=140), reason="InCollective", message="All wait.", is_hang=True)
+
+
+def stand_still(bench: Bench, seconds: float) -> None:
+    """After a step in each second; each probe finds the last one."""
+    for step in range(10):
+        bench.report(step)
+        bench.advance(1)
+    bench.advance(seconds)
+    bench.report(9)
+
+
+def test_ranks_are_read_two_minutes_after_the_last_step_and_a_hang_is_a_stall_at_once(bench: Bench) -> None:
+    stand_still(bench, 100)
+    assert bench.suspected == []
+    bench.advance(30)
+    bench.report(9)
+    assert bench.suspected == [131]
+    assert bench.condition("Stalled") == ("False", "Advancing")
+    bench.tracker.diagnosed(REF, replace(HANG, is_hang=False))
+    assert bench.condition("Stalled") == ("False", "Advancing")
+    bench.tracker.diagnosed(REF, HANG)
+    assert bench.condition("Stalled") == ("True", "NoAdvance")
+    assert bench.shown("Stalled").message.endswith(" All wait.")
+    assert bench.memory().diagnosis == HANG
+    bench.advance(15)
+    bench.report(10)
+    assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+@pytest.mark.parametrize("annotation", [600.0, math.inf])
+def test_a_time_that_is_annotated_counts_whatever_the_ranks_do(bench: Bench, annotation: float) -> None:
+    hints = ProbeHints(thresholds=Thresholds(stalled_after_s=annotation))
+    bench.job(replace(JOB, hints=hints))
+    stand_still(bench, 150)
+    bench.tracker.diagnosed(REF, HANG)
+    assert bench.condition("Stalled") == ("False", "Advancing")
+    assert bench.suspected == []
+
+
+def test_in_an_evaluation_that_is_marked_no_rank_is_read(bench: Bench) -> None:
+    stand_still(bench, 10)
+    evaluates = Marks(section=EVALUATION, section_at=bench.now)
+    for _ in range(10):
+        bench.advance(60)
+        bench.observe(Progress(timestamp=bench.now, step=9, total_steps=1000, marks=evaluates))
+    assert bench.suspected == []
 
 
 def test_a_run_whose_clock_stands_still_is_not_called_stalled_while_it_advances(bench: Bench) -> None:

@@ -57,6 +57,7 @@ class Bench:
         self.requested: list[bool] = []
         self.found: list[Diagnosis] = []
         self.now = 100.0
+        self.is_hang = False
         lists = PodLists(cast(KubeClient, cluster), lambda _ref: all_pods(TORCH))
         self.diagnoser = Diagnoser(
             lists,
@@ -77,7 +78,9 @@ class Bench:
         assert (namespace, path, within_s) == ("team-a", RANK0.progress_path, 60)
         self.asked.append(pods)
         self.requested.append(is_requested)
-        return Diagnosis(at=T0, reason="NotKnown", message="None.", is_requested=is_requested)
+        return Diagnosis(
+            at=T0, reason="NotKnown", message="None.", is_requested=is_requested, is_hang=self.is_hang
+        )
 
 
 @asynccontextmanager
@@ -141,6 +144,21 @@ async def test_pods_that_cannot_be_listed_are_listed_again_a_minute_later() -> N
         bench.now += 60
         bench.diagnoser.changed(job())
         await until(lambda: len(bench.found) == 1)
+
+
+async def test_a_run_that_stands_still_is_read_ever_less_often_and_told_only_if_it_hangs() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job("False"), pods, pods) as bench:
+        bench.diagnoser.suspect(JOB.ref, 120)
+        await until(lambda: len(bench.asked) == 1)
+        bench.now += 100
+        bench.diagnoser.suspect(JOB.ref, 220)  # half of that time has not passed since
+        assert bench.found == []
+        bench.now += 200
+        bench.is_hang = True
+        bench.diagnoser.suspect(JOB.ref, 420)
+        await until(lambda: len(bench.found) == 1)
+    assert bench.requested == [False, False]
 
 
 async def test_a_job_that_is_gone_is_forgotten() -> None:

@@ -19,6 +19,8 @@ from .words import HINTS, STATES, plural, span, where_of
 
 MAX_STATES = 8192  # of all pods together
 MAX_NAMED = 3  # suspects in the sentence
+STILL_S = 80.0  # at one place: stacks are sampled from half a minute after the last step on
+GONE = ("ended", "over", "stopped")
 MOST = 0.5  # of the ranks, which others are outside of
 
 
@@ -66,6 +68,28 @@ def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = Fal
         others=len(seen) - sum(map(len, kept)),
         unread=len(silent),
         is_requested=is_requested,
+        is_hang=not silent and _is_hang(seen),
+    )
+
+
+def _is_hang(seen: Sequence[_Seen]) -> bool:
+    """Whether no rank has worked for two minutes, and nothing that is known of them could end that.
+
+    Each waits at one place in a collective or in the backward pass, without CPU or accelerator, or is gone.
+    What waits for data, storage, a service or a process of its own may go on by itself.
+    """
+    waiting = [each.state for each in seen if each.state.state not in GONE]
+    return (
+        len(seen) > 1
+        and all(
+            state.state == ""
+            and state.place.reason in ("InCollective", "InBackward")
+            and state.place.where not in ("send", "recv")  # from and to whom is not known
+            and state.is_busy is False
+            and (state.for_s or 0.0) >= STILL_S
+            for state in waiting
+        )
+        and bool(waiting)
     )
 
 

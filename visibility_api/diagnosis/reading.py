@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from visibility_api.errors.text import harmless
-from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, count, parse_time
+from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, amount, count, parse_time
 from visibility_api.reports.marks import SECTIONS
 
 from .places import NOWHERE, Place, place_of
@@ -28,6 +28,8 @@ MAX_RANKS = 64  # of one pod
 MAX_PROCESSES = 1024  # of one pod; of further ones nothing is known
 MAX_PLAIN = 8  # processes of a pod in which none writes a rank's file
 MAX_FRAMES = 16
+MAX_DEVICES = 8
+BUSY_PERCENT = 5.0  # of an accelerator
 LONGEST_S = 30 * 86400.0
 _BUSY_TICKS = 30  # in the second between both, of 100
 _FRAME = re.compile(r"[^:/\\\s]{1,100}:[\w.<>-]{1,100}:\d{1,7}")
@@ -70,7 +72,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     place: Place = NOWHERE
     frames: tuple[str, ...] = ()
     for_s: float | None = None  # so long at least
-    is_busy: bool | None = None  # it used a CPU
+    is_busy: bool | None = None  # it used a CPU, or its accelerator
     call: str = ""  # what it waits for, by the kernel
     section: str = ""  # of SECTIONS, the one that it marks
     has_file: bool = True  # the reporter writes of it
@@ -143,6 +145,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
     written = _age_s(printed.now, _time(file.get("time")))
     process = printed.processes.get(pid)
     state, is_busy = _state(printed, pid)
+    is_busy = is_busy or (True if _uses_accelerator(file.get("accelerators")) else is_busy)
     trace = _read_trace(printed.traces.get(rank, b""))
     if _time(file.get("ended")) is not None:
         state = "over"
@@ -209,6 +212,13 @@ def _read_trace(dump: bytes) -> tuple[str, ...]:
         module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         frames.append(f"{module}:{function}:{line}")
     return _frames(frames)
+
+
+def _uses_accelerator(devices: object) -> bool:
+    """Whether one of the rank's own is at work, as far as its reporter can read them."""
+    found = devices[:MAX_DEVICES] if isinstance(devices, list) else []
+    used = [amount(each.get("utilizationPercentage")) for each in found if isinstance(each, dict)]
+    return any(each is not None and each >= BUSY_PERCENT for each in used)
 
 
 def _frames(given: object) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
     others: int = 0  # of these, in no group that is kept
     unread: int = 0  # pods that said nothing
     is_requested: bool = False  # by a user; else a stall was its reason
+    is_hang: bool = False  # no rank works, and none can go on: `judging.is_hang`
 
     @property
     def cell(self) -> str:

@@ -30,7 +30,7 @@ from .observation import Addition, Observation, without_points
 from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
 from .saved_account import save_account
 from .summary import JobProgress
-from .training_health import gather
+from .training_health import gather, suspicious_s
 
 log = structlog.get_logger("visibility.jobs")
 
@@ -43,7 +43,8 @@ class Tracker:
     """One record a job, by its identity. `interval_s` is the default time between two probes.
 
     `publish` is called with each document that differs from the one before, `kept` then with the job and what
-    its history has gained. `recall` is called once for each new job: its state and history, as another
+    its history has gained; `suspect` with a job that stands still, and for how many seconds, at each
+    evaluation. `recall` is called once for each new job: its state and history, as another
     process has left them."""
 
     def __init__(
@@ -54,6 +55,7 @@ class Tracker:
         now: Callable[[], datetime],
         interval_s: float,
         kept: Callable[[JobRef, Sequence[Addition]], None] = lambda _ref, _points: None,
+        suspect: Callable[[JobRef, float], None] = lambda _ref, _still_s: None,
         recall: Callable[[JobRef], tuple[bytes | None, JobHistory | None]] = lambda _ref: (None, None),
     ) -> None:
         self._publish = publish
@@ -62,6 +64,7 @@ class Tracker:
         self._interval_s = interval_s
         self._kept = kept
         self._recall = recall
+        self._suspect = suspect
         self._records: dict[JobRef, Record] = {}
         self._reviews: Iterator[JobRef] = iter(())
         # Resources and namespaces, None for all, whose objects are not followed at this moment; for
@@ -230,6 +233,8 @@ class Tracker:
         )
         account = account_of(record, now) if not goes_on(record, now) else None
         record.conditions = evaluate(record, now)
+        if (still_s := suspicious_s(record, now)) is not None:
+            self._suspect(ref, still_s)
         record.holding = hold(record.holding, record.job, record.last_run(), now)
         goodput = record.account
         if account is not None:

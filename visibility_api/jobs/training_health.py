@@ -24,6 +24,8 @@ from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
 
 NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have reported since
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
+# Then its ranks are read: two minutes without an advance, and twice its longest pause.
+SUSPICIOUS_S, SUSPICIOUS_GAPS = 120.0, 2.0
 NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
 # Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
 PLATEAU_EVALUATIONS = (10, 0.3)
@@ -49,7 +51,7 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     still_s = still.total_seconds()
     if still_s <= NEVER_STALLED_S or record.report is None:
         return "False", "Advancing", PLAIN
-    if still_s <= stalled_after_s(record, record.report):
+    if still_s <= stalled_after_s(record, record.report) and not _is_proven(record):
         return "False", "Advancing", PLAIN
     if record.failure is not None and not is_held(record, "Stalled", "True"):
         return "Unknown", "NotJudged", "Rank 0 cannot be probed, so it is not known whether it advances."
@@ -64,6 +66,26 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     if diagnosis is not None and diagnosis.at >= record.moved_at:
         says = join_sentences(diagnosis.message, diagnosis.hint)
     return "True", STALLED, f"{message} {says}"
+
+
+def _is_proven(record: Record) -> bool:
+    """Whether its ranks were read since its last advance, and none of them can go on."""
+    last, moved_at = record.diagnosis, record.moved_at
+    is_since = last is not None and last.is_hang and moved_at is not None and last.at >= moved_at
+    return is_since and record.job.hints.thresholds.stalled_after_s is None
+
+
+def suspicious_s(record: Record, now: datetime) -> float | None:
+    """For how long a run stands still of which it is not known why; None where that is nothing unusual."""
+    report, moved_at = record.report, record.moved_at
+    if report is None or moved_at is None or report.is_final or not record.is_current:
+        return None
+    still_s = (now - moved_at).total_seconds()
+    if still_s < SUSPICIOUS_S or still_s < SUSPICIOUS_GAPS * record.pace.longest_gap_s or section_s(report):
+        return None
+    is_known = is_held(record, "Stalled", "True") or record.job.hints.thresholds.stalled_after_s is not None
+    is_judged = record.job.phase is Phase.RUNNING and record.pace.position is not None
+    return still_s if is_judged and not is_known and is_running(record.job) else None
 
 
 def stalled_after_s(record: Record, report: Progress) -> float:

@@ -77,6 +77,7 @@ class Diagnoser:
         self._queue: FairQueue[JobRef] = FairQueue(at_a_time=JOBS_AT_A_TIME, per_node=JOBS_AT_A_TIME)
         self._begun: dict[JobRef, float] = {}  # when a job was read last, by the loop's clock
         self._requested: set[JobRef] = set()
+        self._suspected: set[JobRef] = set()
         self._changed = asyncio.Event()
 
     def changed(self, document: JobProgress) -> None:
@@ -84,6 +85,14 @@ class Diagnoser:
         ref = document.job.ref
         may_wait = self._capture is not None and len(self._queue) < MAX_WAITING
         if is_due(document) and may_wait and self.wait_s(ref) <= 0:
+            self._push(ref)
+
+    def suspect(self, ref: JobRef, still_s: float) -> None:
+        """The run has stood still for so long. What is found is told only if it is a hang."""
+        begun = self._begun.get(ref)
+        is_time = begun is None or self._clock() - begun >= max(self._limits.apart_s, still_s / 2)
+        if is_time and self._capture is not None and len(self._queue) < MAX_WAITING:
+            self._suspected.add(ref)
             self._push(ref)
 
     def request(self, ref: JobRef) -> float:
@@ -104,6 +113,7 @@ class Diagnoser:
         self._queue.remove(ref)
         self._begun.pop(ref, None)
         self._requested.discard(ref)
+        self._suspected.discard(ref)
 
     async def run(self) -> None:
         """Read what is due until cancelled."""
@@ -124,11 +134,15 @@ class Diagnoser:
         self._changed.set()
 
     async def _diagnose(self, ref: JobRef) -> None:
-        is_requested = ref in self._requested
+        is_requested, is_suspected = ref in self._requested, ref in self._suspected
         self._requested.discard(ref)
+        self._suspected.discard(ref)
         document = self._find(ref)
         try:
-            if document is None or self._capture is None or not (is_requested or is_due(document)):
+            if document is None or self._capture is None:
+                return
+            is_wanted = is_requested or is_due(document)
+            if not (is_wanted or (is_suspected and may_read(document))):
                 return
             async with asyncio.timeout(2 * self._limits.within_s):
                 found = await self._capture.diagnose(
@@ -138,7 +152,8 @@ class Diagnoser:
                     within_s=self._limits.within_s,
                     is_requested=is_requested,
                 )
-            self._found(ref, found)
+            if is_wanted or found.is_hang:
+                self._found(ref, found)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             log.debug("pods not listed for a diagnosis", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005
@@ -167,8 +182,13 @@ class Diagnoser:
 def is_due(document: JobProgress) -> bool:
     """Whether the job has stalled, and its ranks were not read since."""
     stalled, last = document.stall, document.diagnosis
-    is_here = not document.job.runs_elsewhere and document.job.hints.source != "none"
-    return stalled is not None and is_here and (last is None or last.at < stalled.since)
+    is_new = stalled is not None and (last is None or last.at < stalled.since)
+    return is_new and may_read(document)
+
+
+def may_read(document: JobProgress) -> bool:
+    """Whether its pods are here, and its annotation does not switch probing off."""
+    return not document.job.runs_elsewhere and document.job.hints.source != "none"
 
 
 def progress_path(document: JobProgress) -> str:
