@@ -117,6 +117,16 @@ def test_ranks_are_read_two_minutes_after_the_last_step_and_a_hang_is_a_stall_at
     assert bench.condition("Stalled") == ("False", "Advancing")
 
 
+def test_ranks_of_a_stall_are_read_again_while_that_has_told_nothing(bench: Bench) -> None:
+    bench.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(stalled_after_s=30.0))))
+    stand_still(bench, 35)
+    assert (bench.condition("Stalled"), bench.suspected) == (("True", "NoAdvance"), [])
+    for reason, expected in (("NotKnown", 1), ("InDataLoader", 1)):
+        found = Diagnosis(at=bench.now, reason=reason, message="It waits.")
+        bench.tracker.diagnosed(REF, found)
+        assert len(bench.suspected) == expected
+
+
 @pytest.mark.parametrize("annotation", [600.0, math.inf])
 def test_a_time_that_is_annotated_counts_whatever_the_ranks_do(bench: Bench, annotation: float) -> None:
     hints = ProbeHints(thresholds=Thresholds(stalled_after_s=annotation))

@@ -57,7 +57,7 @@ class Bench:
         self.requested: list[bool] = []
         self.found: list[Diagnosis] = []
         self.now = 100.0
-        self.is_hang = False
+        self.is_hang, self.reason = False, "NotKnown"
         lists = PodLists(cast(KubeClient, cluster), lambda _ref: all_pods(TORCH))
         self.diagnoser = Diagnoser(
             lists,
@@ -79,7 +79,7 @@ class Bench:
         self.asked.append(pods)
         self.requested.append(is_requested)
         return Diagnosis(
-            at=T0, reason="NotKnown", message="None.", is_requested=is_requested, is_hang=self.is_hang
+            at=T0, reason=self.reason, message="None.", is_requested=is_requested, is_hang=self.is_hang
         )
 
 
@@ -159,6 +159,18 @@ async def test_a_run_that_stands_still_is_read_ever_less_often_and_told_only_if_
         bench.diagnoser.suspect(JOB.ref, 420)
         await until(lambda: len(bench.found) == 1)
     assert bench.requested == [False, False]
+
+
+async def test_a_stall_of_which_nothing_was_known_is_told_as_soon_as_more_is() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job(read_after_s=9), pods, pods) as bench:
+        bench.diagnoser.suspect(JOB.ref, 60)
+        await until(lambda: len(bench.asked) == 1)
+        bench.now += 60
+        bench.reason = "InDataLoader"
+        bench.diagnoser.suspect(JOB.ref, 120)
+        await until(lambda: len(bench.found) == 1)
+    assert bench.found[0].reason == "InDataLoader"
 
 
 async def test_a_job_that_is_gone_is_forgotten() -> None:

@@ -48,6 +48,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
     is_hang: bool = False  # no rank works, and none can go on: `judging.is_hang`
 
     @property
+    def is_vague(self) -> bool:
+        """Whether it names neither a rank nor a place: reporters sample stacks half a minute after a step."""
+        return self.reason in ("NotKnown", "NotReadable")
+
+    @property
     def cell(self) -> str:
         """For a column: `InDataLoader (rank 37)`."""
         first = self.suspects[0] if self.suspects else None

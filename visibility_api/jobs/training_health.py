@@ -76,16 +76,20 @@ def _is_proven(record: Record) -> bool:
 
 
 def suspicious_s(record: Record, now: datetime) -> float | None:
-    """For how long a run stands still of which it is not known why; None where that is nothing unusual."""
+    """For how long a run stands still, if its ranks should be read: before it counts as stalled, or again if
+    that has told nothing."""
     report, moved_at = record.report, record.moved_at
     if report is None or moved_at is None or report.is_final or not record.is_current:
         return None
     still_s = (now - moved_at).total_seconds()
+    if is_held(record, "Stalled", "True"):
+        last = record.diagnosis
+        return still_s if last is not None and last.at >= moved_at and last.is_vague else None
     if still_s < SUSPICIOUS_S or still_s < SUSPICIOUS_GAPS * record.pace.longest_gap_s or section_s(report):
         return None
-    is_known = is_held(record, "Stalled", "True") or record.job.hints.thresholds.stalled_after_s is not None
+    is_named = record.job.hints.thresholds.stalled_after_s is not None
     is_judged = record.job.phase is Phase.RUNNING and record.pace.position is not None
-    return still_s if is_judged and not is_known and is_running(record.job) else None
+    return still_s if is_judged and not is_named and is_running(record.job) else None
 
 
 def stalled_after_s(record: Record, report: Progress) -> float:

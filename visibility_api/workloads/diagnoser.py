@@ -152,7 +152,8 @@ class Diagnoser:
                     within_s=self._limits.within_s,
                     is_requested=is_requested,
                 )
-            if is_wanted or found.is_hang:
+            says_more = document.stall is not None and not found.is_vague
+            if is_wanted or found.is_hang or says_more:
                 self._found(ref, found)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             log.debug("pods not listed for a diagnosis", job=str(ref), error=type(error).__name__)
