@@ -25,6 +25,7 @@ from .observation import Addition, Observation
 from .record import Record
 from .saved_account import UNREADABLE_ACCOUNT, load_account, read_head, save_account
 
+LEARNS_S = 120.0  # of an attempt in which each report counts by itself: what is usual is still learned
 SETTLED_S = 100.0  # usual steps are settled together, so long after the last ones at most
 
 
@@ -35,7 +36,10 @@ def goes_on(record: Record, now: datetime) -> bool:
     This follows from what is stored and the report alone, so every process decides alike.
     """
     report, job = record.report, record.job
+    pace = record.pace
     if len(record.points) > 1 or report is None or record.moved_at is None:
+        return False
+    if pace.at is None or pace.origin is None or (pace.at - pace.origin).total_seconds() < LEARNS_S:
         return False
     try:
         head = read_head(record.account)
