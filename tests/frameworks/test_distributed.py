@@ -1,4 +1,4 @@
-"""Two processes of a framework's own making: rank 0 writes, the other one does not."""
+"""Two processes of a framework's own making: rank 0 writes the document, the other one its own file alone."""
 
 from __future__ import annotations
 
@@ -81,6 +81,8 @@ def run(directory: Path, script: str, *command: str) -> dict[str, Any]:
     assert result.returncode == 0, result.stderr[-3000:]
     assert "trainjob_progress:" not in result.stderr
     document: dict[str, Any] = json.loads(path.read_bytes())
+    other = json.loads((directory / "progress.json.rank-1").read_bytes())
+    assert (other["rank"], other["step"], "ended" in other) == (1, document["step"], True)
     return document
 
 
