@@ -6,6 +6,7 @@ The pods' files are of the form in which reporters write them; their processes a
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +60,7 @@ while True:
         os.kill(pid, signal.SIGSTOP)
     time.sleep(1)
 """
+PROVEN_WITHIN_S = 240  # its clock would take half an hour: nothing is known of its rhythm
 SOON = {"stalled-after": "10s", "interval": "5s"}
 FOUND = {
     "loads": ("InDataLoader", "is in the data loader for "),
@@ -122,6 +124,23 @@ def notes(workspace: Workspace, job: str) -> list[str]:
         for each in found
         if each["regarding"]["name"] == job and each["reason"] == "TrainingDiagnosed"
     ]
+
+
+def test_a_run_whose_ranks_all_wait_is_stalled_long_before_its_clock_says_so(
+    workspace: Workspace, announcing: VisibilityServer
+) -> None:
+    begun = time.monotonic()
+    workspace.start_job("deadlock", RANK.replace("HOW", "waits"), nodes=2, annotations={"interval": "5s"})
+    workspace.wait_reporting("deadlock", beyond_step=5)
+
+    def look() -> bool:
+        found: str = condition(workspace.document("deadlock")["status"], "Stalled")["status"]
+        return found == "True"
+
+    wait_until(look, what="is stalled", timeout_s=PROVEN_WITHIN_S)
+    assert time.monotonic() - begun > 120
+    status = workspace.document("deadlock")["status"]
+    assert status["diagnosis"]["message"].startswith("All 2 ranks are in all_reduce for "), status
 
 
 def test_stacks_are_for_readers_of_logs_and_requests_for_editors_once_a_minute(
