@@ -95,6 +95,8 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
   const resources = status.resources;
   const node = status.rank0?.nodeName ?? "";
   const owner = ownerOf(metadata.labels ?? {});
+  const flags = flagsOf(status);
+  const isOn = isOnItsWay({ phase: status.phase, flags });
   return {
     plural,
     kind: kindName(plural, kind ?? (plural === "trainjobs" ? "TrainJob" : plural)),
@@ -108,7 +110,7 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     uid: metadata.uid ?? "",
     created: time(metadata.creationTimestamp),
     phase: status.phase,
-    flags: flagsOf(status),
+    flags,
     why: whyOf(status),
     percent: status.progressPercentage,
     step: status.steps?.current,
@@ -116,8 +118,8 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     rate: status.steps?.perSecond,
     epoch: status.epochs?.current,
     totalEpochs: status.epochs?.total,
-    remainingS: status.estimatedRemainingSeconds,
-    completion: time(status.estimatedCompletionTime),
+    remainingS: isOn ? status.estimatedRemainingSeconds : undefined,
+    completion: isOn ? time(status.estimatedCompletionTime) : NaN,
     updated: time(status.lastUpdatedTime),
     started: time(status.startTime),
     ended: time(status.endTime),

@@ -183,3 +183,11 @@ test("names are sorted as people count", () => {
   const jobs = ["job-10", "job-2", "job-1", "job-b", "job"].map((name) => job(name));
   expect(names(sorted(jobs, "name", false, TODAY))).toBe("job job-1 job-2 job-10 job-b");
 });
+
+test("no end is foretold of what does not advance: not in a sort, and not in the CSV", () => {
+  const ending = (seconds: number) => ({ estimatedRemainingSeconds: seconds });
+  const stalled = job("stalled", { ...ending(10), conditions: [is("Stalled")] });
+  expect(stalled.remainingS).toBeUndefined();
+  expect(job("suspended", { ...ending(10), phase: "Suspended" }).remainingS).toBeUndefined();
+  expect(names(sorted([stalled, job("runs", ending(90))], "end", false, TODAY))).toBe("runs stalled");
+});

@@ -4,7 +4,7 @@ import { spark } from "../charts/sparkline";
 import type { Extra } from "../model/filter";
 import { percentage } from "../model/goodput";
 import { acceleratorTime, age, count, duration, epochs, metricValue, rate } from "../model/format";
-import { hasEnded, isOnItsWay, isStuck, isWasting, type Job } from "../model/job";
+import { hasEnded, isStuck, isWasting, type Job } from "../model/job";
 import { labelOf } from "../model/labels";
 import { jobLink } from "../model/routes";
 import type { SparkData } from "../model/sparks";
@@ -236,7 +236,7 @@ function End({ job, now }: { job: Job; now: number }) {
       </>
     );
   }
-  if (job.remainingS === undefined || !isOnItsWay(job)) return null;
+  if (job.remainingS === undefined) return null;
   return (
     <>
       <span>{duration(Number.isNaN(job.completion) ? job.remainingS : (job.completion - now) / 1000)}</span>
