@@ -25,7 +25,7 @@ ELSEWHERE = {
         "make ": ".ci/run",
     },
     "reporter/README.md": {"pip install ./reporter": "tests/service/test_packages.py"},
-    "docs/diagnose.md": {"kubectl create --raw": "tests/e2e/test_diagnosis.py"},
+    "docs/diagnose.md": {"/diagnose": "tests/e2e/test_diagnosis.py"},
     "docs/instrument.md": {"pip install ./reporter": "tests/service/test_packages.py"},
     "docs/architecture.md": {"python -": "docs/architecture.md"},  # its table has what they printed
     "docs/bad-days.md": {"KUBEBUILDER_ASSETS": "docs/bad-days.md", "make chaos": "docs/bad-days.md"},

@@ -228,8 +228,8 @@ def run_rank(script: str, path: Path, **environ: str) -> Any:
 
 
 HOLDING = """
-def hold():
-    ctypes.PyDLL(None).sleep(10)
+def hold():  # until the test has seen the trace
+    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
 own = open(os.environ["OWN"], "w")
 faulthandler.dump_traceback_later(2, file=own)
 with report(total_steps=2) as r:
@@ -245,9 +245,9 @@ def test_a_process_that_holds_the_lock_in_c_leaves_a_trace_until_it_goes_on(tmp_
     path, own = tmp_path / "progress.json", tmp_path / "own"
     trace = Path(f"{path}.rank-1.trace")
     with start_rank(HOLDING, path, OWN=str(own)) as process:
-        wait_until(lambda: trace.exists() and trace.stat().st_size)
+        wait_until(lambda: trace.exists() and trace.stat().st_size, timeout_s=240.0)
         text = trace.read_text()
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate("\n", timeout=60)
     *_, main = text.split("\n\n")
     assert "(most recent call first)" in main.splitlines()[0]
     assert main.splitlines()[1].endswith(" in hold")

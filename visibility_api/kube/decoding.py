@@ -103,6 +103,7 @@ async def truncate_depth(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
             depth += 1
             if depth == max_depth + 1:
                 kept += (body[start : token.start()], b"null")
+                start = len(body)
         elif first in b"}]":
             if depth == max_depth + 1:
                 start = token.end()
