@@ -65,12 +65,15 @@ class CredentialSource:
 
     def _make(self) -> Credentials:
         user = self._context.user
+        if not str(self._context.cluster.get("server")).lower().startswith("https://"):
+            return Credentials()  # client-go sends none in plain text either
         certificate = _certificate(user)
         if user.get("token") and not user.get("tokenFile"):
-            return Credentials(f"Bearer {user['token']}", certificate)
+            return Credentials(_bearer(str(user["token"]), "The token of the kubeconfig"), certificate)
         if user.get("tokenFile"):
-            token = _read(user["tokenFile"]).decode().strip()
-            return Credentials(f"Bearer {token}", certificate, self._now() + _TOKEN_FILE_S)
+            text = _read(user["tokenFile"]).decode(errors="replace")
+            bearer = _bearer(text, f"The token in {user['tokenFile']}")
+            return Credentials(bearer, certificate, self._now() + _TOKEN_FILE_S)
         if user.get("username"):
             pair = f"{user['username']}:{user.get('password', '')}".encode()
             return Credentials("Basic " + base64.b64encode(pair).decode(), certificate)
@@ -95,7 +98,8 @@ class CredentialSource:
         if not token or (until is not None and until - _SPARE_S <= self._now()):
             token = self._renew_by_kubectl()
             until = _end_of(token)
-        return Credentials(f"Bearer {token}", certificate, until and until - _SPARE_S)
+        bearer = _bearer(token, "The id-token of the kubeconfig")
+        return Credentials(bearer, certificate, until and until - _SPARE_S)
 
     def _renew_by_kubectl(self) -> str:
         kubectl = shutil.which("kubectl")
@@ -160,7 +164,16 @@ def _run_plugin(plugin: Dict[str, Any], context: kubeconfig.Context) -> Credenti
     if not token and not (chain and key):
         raise ConfigError(f"The credential plugin {command} printed neither a token nor a certificate.")
     pair = (chain.encode(), key.encode()) if chain and key else None
-    return Credentials(f"Bearer {token}" if token else None, pair, until)
+    bearer = _bearer(str(token), f"The token of the credential plugin {command}") if token else None
+    return Credentials(bearer, pair, until)
+
+
+def _bearer(token: str, what: str) -> str:
+    """The header's value. An error says nothing of the token, for errors are printed and logged."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"{what} has characters that no token has.")
+    return f"Bearer {token}"
 
 
 def _cluster_info(cluster: Dict[str, Any]) -> Dict[str, Any]:

@@ -158,6 +158,34 @@ def test_what_a_user_is_known_by(user: dict[str, Any], authorization: str | None
     assert source(user).current().authorization == authorization
 
 
+@pytest.mark.parametrize("token", ["SECRET\nmore", "SECRÉT", "SECRET\x7f"])
+@pytest.mark.parametrize("way", ["token", "tokenFile", "exec", "auth-provider"])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(
+    tmp_path: Path, way: str, token: str
+) -> None:
+    (tmp_path / "file").write_text(token)
+    user = {
+        "token": {"token": token},
+        "tokenFile": {"tokenFile": str(tmp_path / "file")},
+        "exec": plugin(tmp_path, {"token": token}),
+        "auth-provider": {"auth-provider": {"name": "oidc", "config": {"id-token": token}}},
+    }[way]
+    with pytest.raises(ConfigError, match="characters that no token has") as raised:
+        source(user).current()
+    assert "SECR" not in str(raised.value)
+
+
+def test_a_line_feed_at_the_end_of_a_token_does_not_count() -> None:
+    assert source({"token": "abc\n"}).current().authorization == "Bearer abc"
+
+
+def test_credentials_are_sent_over_https_only(tmp_path: Path) -> None:
+    for user in ({"token": "SECRET"}, {"username": "jane"}, plugin(tmp_path, {"token": "SECRET"})):
+        connection = Connection(Context({"server": "http://example"}, user))
+        assert dict(connection.headers("application/json")) == {"Accept": "application/json"}
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_credential_plugin_is_told_of_the_cluster_and_run_again_when_its_token_has_ended(
     tmp_path: Path,
 ) -> None:
