@@ -12,7 +12,7 @@ from trainjob_client.errors import ClientError
 from trainjob_client.requests import ALL_KINDS, GROUP, is_transient
 
 from .api import TABLE, Api
-from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, terminal
+from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, harmless, terminal
 
 EVERY_S = 2.0
 _BAR = 12
@@ -33,7 +33,7 @@ def fetch(api: Api) -> Tuple[List[Row], Set[str]]:
     hidden = {each["name"].upper() for each in columns_ if each["priority"]}
     rows = []
     for row in found["rows"]:
-        cells = ["" if cell is None else str(cell) for cell in row["cells"]]
+        cells = ["" if cell is None else harmless(str(cell)) for cell in row["cells"]]
         cells[0] = cells[0].removeprefix("trainjobs.")  # of all kinds; what is printed may be typed
         rows.append({"NAMESPACE": row["object"]["metadata"].get("namespace", ""), **dict(zip(heads, cells))})
     return rows, hidden
@@ -93,6 +93,7 @@ def render(
 
     if limit is not None:
         heads = [head for head in heads if any(row[head] for row in rows)]
+        bar = bar if "PROGRESS" in heads else 0
         for step in ("REASON", "AGE", "SEEN", "bar", *_EXPENDABLE):
             if width() <= limit:
                 break

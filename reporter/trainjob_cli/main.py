@@ -127,11 +127,13 @@ def logs(api: Api, job: str, lines: int, previous: bool, raw: bool) -> int:
 @kubectl_flags
 def wait(api: Api, job: str, until: str, timeout: str) -> int:
     """Wait for a job. Exit code: 0 reached, 1 error, 3 ended otherwise, 4 time is over."""
+    from .terminal import harmless
     from .waiting import read_duration, read_until, wait as wait_for
 
     gc.enable()
     holds, seconds = read_until(until), read_duration(timeout)
     code, text = wait_for(api, *api.find(job), holds, seconds)
+    text = harmless(text)
     print(text if code == 0 else f"error: {text}", file=sys.stdout if code == 0 else sys.stderr)
     return code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -16,6 +17,7 @@ from .terminal import BOLD, DIM, GREEN, RED, YELLOW, columns, harmless, terminal
 _LEVELS = {"ERROR": RED, "CRITICAL": RED, "WARNING": YELLOW, "WARN": YELLOW, "DEBUG": DIM}
 _MESSAGE, _LEVEL = ("message", "msg", "event"), ("level", "levelname", "severity")
 _TIME = ("time", "timestamp", "ts", "asctime")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _BAR = 20
 
 
@@ -28,32 +30,34 @@ def logs(api: Api, place: Place, lines: int, previous: Optional[bool], is_raw: b
     )
     print(shown.paint(f"# {where}" + (", earlier run" if tail.get("previous") else ""), DIM), file=sys.stderr)
     for line in tail["lines"]:
-        text = line if is_raw else readable(line, shown.paint)
+        text = readable(line, shown.paint) if not is_raw else _plain(line) if shown.is_terminal else line
         print(shown.paint(text, RED, BOLD) if line == tail.get("causeLine") else text)
 
 
 def readable(line: str, paint: Any = lambda text, *_: text) -> str:
-    """A line of JSON as a person would have written it; any other line as it is."""
+    """A line of JSON as a person would have written it; any other without what drives a terminal."""
     if not line.lstrip().startswith("{"):
-        return line
+        return _plain(line)
     try:
         found = json.loads(line)
     except ValueError:
-        return line
+        return _plain(line)
     rest = dict(found) if isinstance(found, dict) else {}
     message, level, time = (_take(rest, names) for names in (_MESSAGE, _LEVEL, _TIME))
     if not rest and message is None:
-        return line
-    parts = [paint(str(time), DIM) if time is not None else ""]
+        return _plain(line)
+    parts = [paint(harmless(str(time)), DIM) if time is not None else ""]
     if level is not None:
-        parts.append(
-            paint(
-                str(level).upper(), *([_LEVELS[str(level).upper()]] if str(level).upper() in _LEVELS else [])
-            )
-        )
+        name = harmless(str(level).upper())
+        parts.append(paint(name, *([_LEVELS[name]] if name in _LEVELS else [])))
     parts.append(harmless(str(message)) if message is not None else "")
     parts += [f"{harmless(str(key))}={_value(value)}" for key, value in rest.items()]
     return " ".join(filter(None, parts))
+
+
+def _plain(line: str) -> str:
+    """Without colours and what else drives a terminal. Tabs stay."""
+    return "\t".join(map(harmless, _COLOUR.sub("", line).split("\t")))
 
 
 def _take(fields: Dict[str, Any], names: Sequence[str]) -> Any:
@@ -61,11 +65,8 @@ def _take(fields: Dict[str, Any], names: Sequence[str]) -> Any:
 
 
 def _value(value: Any) -> str:
-    return (
-        harmless(value)
-        if isinstance(value, str) and " " not in value
-        else json.dumps(value, ensure_ascii=False)
-    )
+    is_word = isinstance(value, str) and " " not in value
+    return harmless(value if is_word else json.dumps(value, ensure_ascii=False))
 
 
 def history(api: Api, place: Place, metrics: Sequence[str], since: str, output: str) -> None:

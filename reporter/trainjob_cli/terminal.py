@@ -85,6 +85,8 @@ def cut(text: str, cells: int, mark: str = "…") -> str:
 
 def harmless(text: str) -> str:
     """Without control characters: what a run says may not drive a terminal."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 

@@ -157,7 +157,7 @@ def test_durations_are_as_kubectls_with_days(text: str, seconds: float) -> None:
     ("jobs", "code", "says"),
     [
         ([job(), job(phase="Succeeded")], 0, "bert condition met"),
-        ([job(), job(phase="Failed", failure={"message": "OOMKilled."})], 3, "has ended: Failed. OOMKilled."),
+        ([job(), job(phase="Failed", failure={"message": "\x1bOOM"})], 3, "has ended: Failed. \ufffdOOM"),
         ([job()], 4, "timed out waiting"),
         ([job(), *[Answer(503, b"")] * 8, job(phase="Succeeded")], 0, "bert condition met"),
         ([job(), refusal(404, "NotFound", "it is gone")], 1, "it is gone"),
@@ -258,6 +258,14 @@ def test_what_a_terminal_is_too_narrow_for_is_left_out(width: int, heads: str) -
     assert max(map(drawing.cells_of, lines)) <= width
 
 
+def test_jobs_without_a_percentage_are_listed_without_bars() -> None:
+    rows = [{**row, "PROGRESS": ""} for row in ROWS]
+    shown = Terminal(is_terminal=True, has_blocks=True, width=200)
+    lines = render(rows, {"REASON", "MESSAGE"}, shown, {}, is_wide=False)
+    assert "PROGRESS" not in lines[0]
+    assert len(lines) == 3
+
+
 def test_colour_is_there_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen:
         encoding = "utf-8"
@@ -354,10 +362,32 @@ def test_two_jobs_are_compared_at_the_same_steps(cluster: Cluster, run: Run) -> 
         ),
         ('{"step": 5, "loss": 0.25}', "step=5 loss=0.25"),
         ('{"msg": "\\u001b[2J"}', "\ufffd[2J"),
+        ('{"time": "\\u001b[2J", "level": "\\u009b", "m": 1}', "\ufffd[2J \ufffd m=1"),
+        ('{"note": "a \\u009b2J"}', 'note="a \ufffd2J"'),
+        ("\x1b]0;title\x07", "\ufffd]0;title\ufffd"),
+        ("\x1b[1;32mgreen\x1b[0m\tcell", "green\tcell"),
     ],
 )
 def test_json_lines_of_a_log_are_made_readable(line: str, text: str) -> None:
     assert readable(line) == text
+
+
+def test_a_cell_drives_no_terminal(cluster: Cluster, run: Run) -> None:
+    nothing = ("",) * 6
+    cluster.answers[f"{TEAM}/trainingjobs"] = table(
+        ("bert", "TrainJob", "Running", *nothing, "", "\x1b]0;title\x07")
+    )
+    assert "\ufffd]0;title\ufffd" in run("-o", "wide")[1]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_raw_lines_are_as_they_are_but_drive_no_terminal(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = job()
+    cluster.answers[f"{TEAM}/trainjobs/bert/log-tail"] = {"podName": "p", "lines": ['{"a": "\x1b[2J"}']}
+    monkeypatch.setattr("trainjob_cli.reading.terminal", lambda: Terminal(is_terminal=is_terminal))
+    assert ("\x1b" in run("logs", "bert", "--raw")[1]) is not is_terminal
 
 
 def test_the_fleet_is_sorted_by_what_it_wastes(cluster: Cluster, run: Run) -> None:
