@@ -218,7 +218,7 @@ class Diagnosis(WireModel):
     """How many ranks, or processes, were read."""
 
     pods_unread: Optional[int] = None
-    """How many pods did not run, or gave no answer; absent for none."""
+    """How many pods did not run, or showed no rank; absent for none."""
 
     groups: Optional[Tuple[DiagnosisGroup, ...]] = None
     """Ranks by equal place, the eight largest groups."""

@@ -50,6 +50,12 @@ def but(one: int, frames: Sequence[str] = ALL_REDUCE, *, of: int = 4, **more: An
     return pods(*(state(rank, frames, **more) if rank == one else state(rank) for rank in range(of)))
 
 
+def of_one_pod(number: int, **more: Any) -> list[PodState]:
+    """So many ranks of one pod, all in all_reduce."""
+    ranks = tuple(state(rank, is_busy=False, **more) for rank in range(number))
+    return [PodState(name="bert-node-0", index=0, ranks=ranks)]
+
+
 def absent(name: str, why: str) -> PodState:
     return PodState(name=name, node_name="gpu-9", not_running=why)
 
@@ -150,6 +156,48 @@ C10D = "torch.distributed.distributed_c10d"
             id="a pod is not there",
         ),
         pytest.param(
+            [*but(1, LOADER), absent("bert-node-4", "Error")],
+            "InDataLoader",
+            [1, None],
+            f"Rank 1 (gpu-1) is in the data loader for 6 min{WAITS}",
+            id="a pod is not there, and a rank stands out",
+        ),
+        pytest.param(
+            [*but(1, ()), absent("bert-node-4", "Error")],
+            "PodNotRunning",
+            [None],
+            "Pod bert-node-4 (gpu-9) is not running (Error); 3 ranks wait for others in all_reduce.",
+            id="a pod is not there, and of a rank nothing is known",
+        ),
+        pytest.param(
+            [PodState(name="bert-node-2"), *pods(state(0), state(1))],
+            "InCollective",
+            [],
+            "All 2 ranks that were read are in all_reduce for 6 min.",
+            id="a pod shows no rank",
+        ),
+        pytest.param(
+            of_one_pod(7, world_size=8),
+            "InCollective",
+            [],
+            "All 7 ranks that were read are in all_reduce for 6 min.",
+            id="a rank has written nothing yet",
+        ),
+        pytest.param(
+            of_one_pod(7),
+            "InCollective",
+            [],
+            "All 7 ranks that were read are in all_reduce for 6 min.",
+            id="how many ranks there are is not known",
+        ),
+        pytest.param(
+            of_one_pod(8, world_size=8),
+            "InCollective",
+            [],
+            "All 8 ranks are in all_reduce for 6 min.",
+            id="all ranks of one pod",
+        ),
+        pytest.param(
             [*pods(state(0), state(1)), PodState(name="bert-node-2", unread="its node gave no answer")],
             "NotReadable",
             [None],
@@ -214,6 +262,14 @@ IDLE: dict[str, Any] = {"is_busy": False}
             False,
             id="one is not there",
         ),
+        pytest.param(
+            [*pods(state(0, **IDLE), state(1, **IDLE)), PodState(name="bert-node-2")],
+            False,
+            id="one shows no rank",
+        ),
+        pytest.param(of_one_pod(7, world_size=8), False, id="one has written nothing yet"),
+        pytest.param(of_one_pod(7), False, id="how many there are is not known"),
+        pytest.param(of_one_pod(8, world_size=8), True, id="all ranks of one pod"),
     ],
 )
 def test_it_is_a_hang_where_no_rank_works_and_none_can_go_on(found: list[PodState], expected: bool) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, cast
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -20,7 +21,9 @@ from visibility_api.jobs.job import JobRef, ProbeHints
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.diagnoser import Diagnoser, Limits, is_due
+from visibility_api.workloads.diagnoser import TOO_MANY, Diagnoser, Limits, is_done, is_due
+from visibility_api.workloads.failures import Replica
+from visibility_api.workloads.objects import Pod
 from visibility_api.workloads.pod_lists import PodLists
 
 RUNNING = {"running": {"startedAt": "2026-01-23T10:00:00Z"}}
@@ -104,12 +107,39 @@ async def test_all_replicas_are_asked_the_one_that_runs_of_each() -> None:
     async with diagnosing(job(), pods) as bench:
         bench.diagnoser.changed(job())
         await until(lambda: len(bench.found) == 1)
-    assert [(each.name, each.index, each.not_running) for each in bench.asked[0]] == [
+    assert [(each.name, each.index, each.not_running or each.unread) for each in bench.asked[0]] == [
         ("bert-node-0-1-abcde", 1, ""),
         ("bert-node-0-2-abcde", 2, ""),
         ("bert-node-0-10-abcde", 10, "ImagePullBackOff"),
+        ("bert-node-0-11-abcde", 11, TOO_MANY),
     ]
     assert bench.requested == [False]
+
+
+async def test_what_has_done_its_work_is_not_missed() -> None:
+    done, beside = (replica(index, {"terminated": {"exitCode": 0}}) for index in (1, 2))
+    done["status"]["phase"] = "Succeeded"  # a sidecar keeps the other one running
+    ended = replica(3, {"terminated": {"exitCode": 1}})
+    async with diagnosing(job(), [replica(0, RUNNING), done, beside, ended]) as bench:
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.found) == 1)
+    assert [(each.index, each.not_running) for each in bench.asked[0]] == [(0, ""), (3, "ContainerEnded")]
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "expected"), [("a", "Job", True), ("a", "X", False), ("b-0", "Job", False)]
+)
+def test_a_job_that_is_not_indexed_replaces_a_pod_that_failed(name: str, owner: str, expected: bool) -> None:
+    meta = {
+        "name": "a",
+        "namespace": "b",
+        "uid": "c",
+        "ownerReferences": [
+            {"kind": owner, "name": "j", "uid": "d", "controller": True, "blockOwnerDeletion": True}
+        ],
+    }
+    pod = msgspec.convert({"metadata": meta, "status": {"phase": "Failed"}}, Pod)
+    assert is_done(pod, Replica(name=name), "node") is expected
 
 
 async def test_a_job_is_read_once_a_minute_at_most_whoever_wants_it() -> None:

@@ -53,9 +53,11 @@ NOT_READABLE = "NotReadable"
 def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = False) -> Diagnosis:
     """What the pods of one job have said, as one value."""
     seen = _seen(pods)
-    silent = [pod for pod in pods if pod.unread or pod.not_running]
+    unread = sum(not pod.ranks for pod in pods)
+    is_whole = unread == 0 and _is_whole(seen, len(pods))
     groups = _grouped(seen)
-    reason, message, hint, suspects = _judge(seen, [pod for pod in silent if pod.not_running], silent)
+    reason, message, hint, suspects = _judge(seen, pods, is_whole=is_whole)
+    absent = [_of_absent(pod) for pod in pods if pod.not_running and reason != "PodNotRunning"]
     kept = groups[:MAX_GROUPS]
     return Diagnosis(
         at=at,
@@ -63,13 +65,23 @@ def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = Fal
         message=harmless(message),
         hint=hint,
         groups=tuple([_group(each) for each in kept]),
-        suspects=suspects,
+        suspects=(*suspects, *absent)[:MAX_SUSPECTS],
         read=len(seen),
         others=len(seen) - sum(map(len, kept)),
-        unread=len(silent),
+        unread=unread,
         is_requested=is_requested,
-        is_hang=not silent and _is_hang(seen),
+        is_hang=is_whole and _is_hang(seen),
     )
+
+
+def _is_whole(seen: Sequence[_Seen], pods: int) -> bool:
+    """Whether every rank of the job was seen, as far as ranks say how many there are.
+
+    Where none says it, each pod has one: of several in a pod, the last may have written nothing yet.
+    """
+    ranks = {each.rank for each in seen}
+    size = max([each.state.world_size or 0 for each in seen], default=0) or pods
+    return len(seen) == size and ranks == set(range(size))
 
 
 def _is_hang(seen: Sequence[_Seen]) -> bool:
@@ -129,9 +141,11 @@ def _group(members: Sequence[_Seen]) -> Group:
 _Judged = tuple[str, str, str, tuple[Suspect, ...]]
 
 
-def _judge(seen: Sequence[_Seen], absent: Sequence[PodState], silent: Sequence[PodState]) -> _Judged:
+def _judge(seen: Sequence[_Seen], pods: Sequence[PodState], *, is_whole: bool) -> _Judged:
     """Reason, sentence, hint and suspects: what is certain first."""
-    if absent:
+    absent = [pod for pod in pods if pod.not_running]
+    silent = [pod for pod in pods if pod.unread]
+    if absent and not seen:
         return _absent(seen, absent)
     if not seen:
         why = Counter(pod.unread for pod in silent).most_common(1)
@@ -147,10 +161,14 @@ def _judge(seen: Sequence[_Seen], absent: Sequence[PodState], silent: Sequence[P
         first = min([each for each in outside if each.state.frames] or outside, key=_behind).state
         found = sorted(outside, key=lambda each: where_of(each.state) != where_of(first))
         reason = first.place.reason
-        return _blame(reason, found, where_of(first), HINTS.get(reason, ""), seen)
-    if waiting:
-        return _all_wait(seen, silent)
-    return _behind_others(seen) or _no_suspect(seen)
+        if first.frames or not absent:
+            return _blame(reason, found, where_of(first), HINTS.get(reason, ""), seen)
+    if absent:
+        return _absent(seen, absent)
+    if waiting and silent:
+        return _unread(seen, silent)
+    judged = _behind_others(seen) or (_mismatch(seen) if waiting else None)
+    return judged or _no_suspect(seen, is_whole=is_whole)
 
 
 def _waiting(seen: Sequence[_Seen]) -> tuple[list[_Seen], list[_Seen]]:
@@ -162,23 +180,16 @@ def _waiting(seen: Sequence[_Seen]) -> tuple[list[_Seen], list[_Seen]]:
     return [], []
 
 
-def _all_wait(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
-    """All that were read are in collectives."""
-    if silent:
-        return _unread(seen, silent)
-    if (judged := _behind_others(seen)) is not None:
-        return judged
-    places = Counter(each.state.place.where for each in seen)
-    (most, _), *others = places.most_common()
-    if others:
-        found = [each for each in seen if each.state.place.where != most]
-        return _blame(
-            "CollectiveMismatch", found, where_of(found[0].state), HINTS["CollectiveMismatch"], seen
-        )
-    return _no_suspect(seen)
+def _mismatch(seen: Sequence[_Seen]) -> _Judged | None:
+    """Those that wait in another collective than most."""
+    (most, _), *others = Counter(each.state.place.where for each in seen).most_common()
+    if not others:
+        return None
+    found = [each for each in seen if each.state.place.where != most]
+    return _blame("CollectiveMismatch", found, where_of(found[0].state), HINTS["CollectiveMismatch"], seen)
 
 
-def _no_suspect(seen: Sequence[_Seen]) -> _Judged:
+def _no_suspect(seen: Sequence[_Seen], *, is_whole: bool) -> _Judged:
     """What most do, where none stands out."""
     by_place: dict[str, list[_Seen]] = defaultdict(list)
     for each in seen:
@@ -187,11 +198,9 @@ def _no_suspect(seen: Sequence[_Seen]) -> _Judged:
     state = most[0].state
     is_most = state.frames and len(most) > MOST * len(seen)
     reason = state.place.reason if is_most else "NotKnown"
-    who = (
-        f"{'' if others else 'All '}{len(most)} {_ranks(most)}"
-        if len(seen) > 1
-        else _name(most[0]).capitalize()
-    )
+    who = f"{'' if others else 'All '}{len(most)} {_ranks(most)}" if len(seen) > 1 else _begin(_name(most[0]))
+    if len(seen) > 1 and not (others or is_whole):
+        who += " that were read"
     does = f"{who} {where_of(state) if len(most) == 1 else plural(where_of(state))}{_for(most)}"
     also = [
         f"{len(each)} {where_of(each[0].state) if len(each) == 1 else plural(where_of(each[0].state))}"
@@ -206,8 +215,12 @@ def _absent(seen: Sequence[_Seen], absent: Sequence[PodState]) -> _Judged:
     what = "Pod" if len(absent) == 1 else "Pods"
     verb = "is" if len(absent) == 1 else "are"
     message = f"{what} {names}{more} {verb} not running ({absent[0].not_running}){_rest(seen, ())}."
-    suspects = [Suspect(pod_name=pod.name, node_name=pod.node_name, reason="PodNotRunning") for pod in absent]
-    return "PodNotRunning", message, HINTS["PodNotRunning"], tuple(suspects[:MAX_SUSPECTS])
+    suspects = tuple([_of_absent(pod) for pod in absent[:MAX_SUSPECTS]])
+    return "PodNotRunning", message, HINTS["PodNotRunning"], suspects
+
+
+def _of_absent(pod: PodState) -> Suspect:
+    return Suspect(pod_name=pod.name, node_name=pod.node_name, reason="PodNotRunning")
 
 
 def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
@@ -225,9 +238,8 @@ def _blame(reason: str, found: Sequence[_Seen], says: str, hint: str, seen: Sequ
     names = ", ".join(_name(each) for each in named[:MAX_NAMED])
     more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
     clause = says if len(named) == 1 else plural(says)
-    subject = names[:1].upper() + names[1:]
     since = "" if reason in ("ProcessEnded", "RankFinished") else _for(named)
-    message = f"{subject}{more} {clause}{since}{_rest(seen, found)}."
+    message = f"{_begin(names)}{more} {clause}{since}{_rest(seen, found)}."
     suspects = [
         Suspect(
             pod_name=each.pod.name,
@@ -279,6 +291,10 @@ def _name(each: _Seen) -> str:
     if each.rank is None:
         return f"a process of pod {each.pod.name}{_at(each.pod)}"
     return f"rank {each.rank}{_at(each.pod) or f' ({each.pod.name})'}"
+
+
+def _begin(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _at(pod: PodState) -> str:

@@ -76,6 +76,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     call: str = ""  # what it waits for, by the kernel
     section: str = ""  # of SECTIONS, the one that it marks
     has_file: bool = True  # the reporter writes of it
+    world_size: int | None = None  # ranks of its run, as it says
 
 
 class _Process(NamedTuple):
@@ -165,6 +166,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         for_s=_age_s(printed.now, since) if is_sampled else step_at if step_at is not None else written,
         is_busy=is_busy,
         call=process.call if process is not None else "",
+        world_size=count(file.get("worldSize")),
         section=section if isinstance(section, str) and section in SECTIONS else "",
     )
 

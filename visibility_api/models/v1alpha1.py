@@ -156,7 +156,7 @@ class Diagnosis(WireModel):
     hint: str | None = Field(default=None, description="What to do about it.")
     ranks_read: Int32 = Field(ge=0, description="How many ranks, or processes, were read.")
     pods_unread: Int32 | None = Field(
-        default=None, ge=1, description="How many pods did not run, or gave no answer; absent for none."
+        default=None, ge=1, description="How many pods did not run, or showed no rank; absent for none."
     )
     groups: tuple[DiagnosisGroup, ...] | None = Field(
         default=None, description="Ranks by equal place, the eight largest groups."

@@ -94,7 +94,7 @@ class RankStates:
         slots = asyncio.Semaphore(AT_A_TIME)
 
         async def ask(pod: PodState) -> PodState:
-            if pod.not_running:
+            if pod.not_running or pod.unread:
                 return pod
             async with slots:
                 left_s = min(POD_TIMEOUT_S, until - asyncio.get_running_loop().time())

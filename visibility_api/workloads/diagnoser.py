@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from visibility_api.diagnosis.judging import PodState
@@ -32,6 +33,7 @@ MAX_PODS = 1024  # of one job
 WITHIN_S = 60.0  # of one job, all together
 APART_S = 60.0  # of one job
 JOBS_AT_A_TIME = 4
+TOO_MANY = "the job has too many pods"
 MAX_WAITING = 10_000  # jobs; others are asked when their documents change next
 _INDEX = re.compile(r"-(\d{1,9})$")
 
@@ -170,14 +172,18 @@ class Diagnoser:
         found: dict[str, tuple[ReplicaStatus, PodState]] = {}
         async with aclosing(self._lists.read(document.job.ref)) as pods:
             async for pod, replica in pods:
-                if replica.is_initializer:
+                if replica.is_initializer or is_done(pod, replica, container):
                     continue
                 status = status_of(pod, replica)
                 other = found.get(replica.name)
                 if other is None or precedes(status, other[0]):
                     found[replica.name] = status, _pod_state(pod, replica, container)
         ordered = sorted(found.values(), key=lambda each: each[0].place)
-        return [pod for _, pod in ordered[: self._limits.pods]]
+        number = self._limits.pods
+        return [
+            pod if place < number or pod.not_running else msgspec.structs.replace(pod, unread=TOO_MANY)
+            for place, (_, pod) in enumerate(ordered)
+        ]
 
 
 def is_due(document: JobProgress) -> bool:
@@ -197,11 +203,22 @@ def progress_path(document: JobProgress) -> str:
     return rank0.progress_path if rank0 is not None else ""
 
 
+def is_done(pod: Pod, replica: Replica, container: str) -> bool:
+    """Whether it has done its work, or its Job, which is not Indexed, makes another one in its place."""
+    name = main_container(pod, container)
+    ended = container_status(name, pod.status.container_statuses or ()).state.terminated
+    owner = pod.metadata.controller
+    is_of_no_index = owner is not None and owner.kind == "Job" and replica.name == pod.metadata.name
+    is_replaced = pod.status.phase == "Failed" and is_of_no_index
+    return pod.status.phase == "Succeeded" or is_replaced or (ended is not None and ended.exit_code == 0)
+
+
 def _pod_state(pod: Pod, replica: Replica, container: str) -> PodState:
     name = main_container(pod, container)
     is_running = container_status(name, pod.status.container_statuses or ()).state.running is not None
     index = _INDEX.search(replica.name)
-    why = "" if is_running else waiting_of(pod, name).reason or pod.status.phase or "Pending"
+    phase = pod.status.phase if pod.status.phase != "Running" else "ContainerEnded"
+    why = "" if is_running else waiting_of(pod, name).reason or phase or "Pending"
     return PodState(
         name=pod.metadata.name,
         container_name=name,
