@@ -98,7 +98,8 @@ class Heartbeat:
             try:
                 self._watchdog.arm()
             except OSError:
-                self._watchdog = None
+                watchdog, self._watchdog = self._watchdog, None
+                watchdog.end()
         interval_s = STACK_INTERVAL_S if has_changed else INTERVAL_S
         if self._is_wanted and at_s - self._made_s >= min(interval_s, max(age_s / 2, 1.0)):
             self._make(at_s)

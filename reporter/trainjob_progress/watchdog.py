@@ -1,12 +1,14 @@
 """A stack of a process in which no Python can run: something holds the interpreter's lock (GIL) in C.
 
 Who waits for that lock looks each 5 ms whether it is free, which takes some time on the CPU. A timer of the
-kernel counts such time of a thread of ours, which sets it again and again: it elapses only when that thread
-could run and never got the lock. No time counts in which the whole process is stopped, frozen or without a
-core; else the stacks would be read while other threads change them. Seen: that ended one process in thirty.
+kernel counts the time on the CPU of a thread of ours, which sets it again and again. The thread's own work
+between two settings counts too, and is a small part. No time counts in which the whole process is stopped,
+frozen or without a core; else the stacks would be read while other threads change them. Seen: that ended one
+process in thirty. For the same reason there is no watchdog where there is no such lock (free threading).
 When it elapses, a signal comes to that very thread, and faulthandler's handler writes all stacks, in C.
 `faulthandler.dump_traceback_later` is not used: there is one for each process, and it is the program's.
 The signal is SIGURG, which does nothing where nobody handles it; where somebody does, there is no watchdog.
+A program may close our descriptor and open a file that gets its number: each use looks first whose it is.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ import os
 import signal
 import sys
 import threading
-from _signal import getsignal  # type: ignore[import-not-found]  # no enumeration
 
-from .sinks.file import open_anew
+from .sinks.file import open_anew, remove_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def make_watchdog(path: str) -> Optional[Watchdog]:
     A program that has not imported ctypes holds no lock in C, or none that is worth the import.
     """
     if "ctypes" not in sys.modules or not sys.platform.startswith("linux") or sys.maxsize < 2**32:
+        return None
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     try:
         return Watchdog(path)
@@ -58,27 +61,31 @@ class Watchdog:
         self._register = faulthandler.register
         own = ctypes.CDLL(None)
         self._library = own if hasattr(own, "timer_create") else ctypes.CDLL("librt.so.1")
-        self._library.timer_create  # noqa: B018 — or AttributeError
+        self._library.timer_create, self._library.sigaction  # noqa: B018 — or AttributeError
         self._path = path
         self._file: Optional[int] = None
-        self._is_registered = False
+        self._opened: Optional[os.stat_result] = None  # the file, which a program may have closed since
+        self._handler = 0  # faulthandler's, in C
         self._is_over = False
         self._thread: Optional[int] = None  # that the timer is for
         self._timer: Any = None
 
     def arm(self) -> None:
-        """Let the thread that calls this have another SPENT_S. What was written before is old."""
+        """Let the thread that calls this have another SPENT_S. What was written before is old.
+
+        Raises OSError where that cannot be done, after which there is nothing but `end`.
+        """
         if self._is_over:
             return
         if self._file is None:
-            if _is_handled(signal.SIGURG) or threading.get_native_id() == os.getpid():  # or a greenlet
+            if self._find_handler() or threading.get_native_id() == os.getpid():  # or a greenlet
                 self._is_over = True
                 return
             self._file = open_anew(self._path)
+            self._opened = os.fstat(self._file)
             self._register(signal.SIGURG, file=self._file, all_threads=True, chain=False)
-            self._is_registered = True
-        elif getsignal(signal.SIGURG) != signal.SIG_DFL:  # the program has a handler since
-            self._is_registered = False
+            self._handler = self._find_handler()
+        elif self._find_handler() != self._handler or not self._is_own(self._file):  # the program's since
             self.end()
             return
         elif os.fstat(self._file).st_size:
@@ -90,28 +97,43 @@ class Watchdog:
         self._library.timer_settime(self._timer, 0, at, None)
 
     def end(self) -> None:
-        """Take it all away."""
+        """Take away all that is ours still."""
         self._delete_timer()
-        if self.forget():
-            os.unlink(self._path)
+        self.forget()
+        try:
+            is_own = self._opened is not None and os.path.samestat(self._opened, os.lstat(self._path))
+        except OSError:
+            return
+        if is_own:
+            remove_file(self._path)
 
-    def forget(self) -> bool:
-        """In a child, which has no timer: it shall have neither the handler nor the file. Whether it had."""
+    def forget(self) -> None:
+        """In a child, which has no timer: it shall have neither the handler nor the file."""
         self._is_over = True
-        if self._is_registered:
-            self._is_registered = False
-            self._faulthandler.unregister(signal.SIGURG)
         file, self._file = self._file, None
-        if file is not None:
+        if file is None or self._find_handler() != self._handler:
+            return  # another's handler may give the signal on to ours, which writes to this number: it stays
+        self._faulthandler.unregister(signal.SIGURG)
+        if self._is_own(file):
             os.close(file)
-        return file is not None
+
+    def _is_own(self, file: int) -> bool:
+        try:
+            return self._opened is not None and os.path.samestat(self._opened, os.fstat(file))
+        except OSError:
+            return False
+
+    def _find_handler(self) -> int:
+        """Where the function is that handles SIGURG; 0 where none does, 1 where it is ignored."""
+        found = (self._ctypes.c_size_t * 64)()  # struct sigaction is shorter, and begins with it
+        self._library.sigaction(int(signal.SIGURG), None, found)
+        return int(found[0])
 
     def _make_timer(self) -> None:
         thread, timer = threading.get_native_id(), self._ctypes.c_void_p()
         event = self._make_event(None, int(signal.SIGURG), _TO_THREAD, thread)
         by_reference = self._ctypes.byref
         if self._library.timer_create(_OWN_CPU, by_reference(event), by_reference(timer)):
-            self.end()
             raise OSError("the kernel gives no timer")
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGURG})
         self._timer, self._thread = timer, thread
@@ -121,14 +143,3 @@ class Watchdog:
         timer, self._timer, self._thread = self._timer, None, None
         if timer is not None:
             self._library.timer_delete(timer)
-
-
-def _is_handled(number: int) -> bool:
-    """Whether something, in Python or in C, handles or ignores a signal, as far as the kernel says."""
-    bit = 1 << (number - 1)
-    try:
-        with open("/proc/self/status", "rb") as file:
-            lines = dict(line.split(b":", 1) for line in file if b":" in line)
-        return bool((int(lines[b"SigCgt"], 16) | int(lines[b"SigIgn"], 16)) & bit)
-    except (OSError, KeyError, ValueError):
-        return True

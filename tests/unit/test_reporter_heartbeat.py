@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes  # noqa: F401 — or there is no watchdog
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from trainjob_progress.heartbeat import MAX_BYTES, QUIET_S, USUAL, Heartbeat, Rh
 from trainjob_progress.live_run import LiveRun
 from trainjob_progress.marks import EVALUATION, Marks
 from trainjob_progress.reporter import Reporter
+from trainjob_progress.watchdog import make_watchdog
 from trainjob_progress.work import KEPT, WINDOW_S, Work
 
 REPORTER = Path(__file__).parents[2] / "reporter"
@@ -279,6 +281,15 @@ def test_a_process_that_was_stopped_leaves_no_trace(tmp_path: Path) -> None:
         assert process.communicate(timeout=60) == ("True\n", "")
 
 
+def test_where_there_is_no_lock_there_is_no_watchdog_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "trace")
+    assert make_watchdog(path)
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    assert make_watchdog(path) is None
+
+
 HANDLERS = {
     "before": "signal.signal(signal.SIGURG, print)\nwith report(total_steps=1):\n    wait(1.5)",
     "after": "with report(total_steps=1):\n    wait(1.5)\n"
@@ -297,6 +308,78 @@ def test_a_signal_that_the_program_handles_is_the_programs(tmp_path: Path, when:
     result = run_rank(script, path)
     assert result.stdout.split()[0] == "False"
     assert ("print" in result.stdout) is (when != "in C")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+ABUSE = """
+def is_handled():
+    with open("/proc/self/status") as file:
+        lines = dict(line.split(":", 1) for line in file if ":" in line)
+    return bool((int(lines["SigCgt"], 16) | int(lines["SigIgn"], 16)) >> (signal.SIGURG - 1) & 1)
+def find_own():
+    own = os.stat(sys.argv[1] + ".rank-1.trace")
+    return next(int(one) for one in os.listdir("/proc/self/fd") if is_same(own, int(one)))
+def is_same(own, descriptor):
+    try:
+        return os.path.samestat(own, os.fstat(descriptor))
+    except OSError:  # the listing's own
+        return False
+def take_in_python():
+    signal.signal(signal.SIGURG, lambda *_: None)
+def take_in_c():
+    ctypes.CDLL(None).signal(int(signal.SIGURG), ctypes.c_void_p(1))
+with report(total_steps=1):
+    wait(1.2)
+    assert is_handled()
+"""
+TAKEN = """
+    number = find_own()
+    if {is_closed_first}:
+        os.close(number)
+        wait(1.2)
+        assert not is_handled()
+    os.dup2(os.open(sys.argv[1] + ".theirs", os.O_CREAT | os.O_WRONLY), number)
+    os.write(number, b"a checkpoint")
+    wait(1.2)
+    assert not is_handled()
+    os.kill(os.getpid(), signal.SIGURG)
+os.write(number, b", whole")
+with open(sys.argv[1] + ".theirs") as theirs:
+    print(theirs.read())
+"""
+
+
+@pytest.mark.parametrize("is_closed_first", [True, False])
+def test_a_programs_file_that_has_the_traces_descriptor_is_left_alone(
+    tmp_path: Path, is_closed_first: bool
+) -> None:
+    result = run_rank(ABUSE + TAKEN.format(is_closed_first=is_closed_first), tmp_path / "progress.json")
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "a checkpoint, whole\n")
+    assert not (tmp_path / "progress.json.rank-1.trace").exists()
+
+
+@pytest.mark.parametrize("take", ["take_in_python", "take_in_c"])
+@pytest.mark.parametrize("forks", [True, False])
+def test_a_handler_of_the_programs_outlives_a_fork_and_the_run(
+    tmp_path: Path, take: str, forks: bool
+) -> None:
+    script = f"""
+    {take}()
+    if {forks}:
+        if os.fork() == 0:
+            os._exit(not is_handled())
+        assert os.wait()[1] == 0
+for thread in threading.enumerate():
+    if thread.name == "progress Heartbeat":
+        thread.join()
+print(is_handled())
+"""
+    result = run_rank(ABUSE + script, tmp_path / "progress.json")
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "True\n")
+
+
+def test_a_trace_that_was_removed_costs_no_word(tmp_path: Path) -> None:
+    result = run_rank(ABUSE + "    os.unlink(sys.argv[1] + '.rank-1.trace')", tmp_path / "progress.json")
     assert (result.returncode, result.stderr) == (0, "")
 
 
