@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from trainjob_client import kubeconfig
 from trainjob_client.connection import Connection
+from trainjob_client.deadline import within
 from trainjob_client.errors import ClientError, ConfigError, NotFoundError
 from trainjob_client.requests import ALL_KINDS, PREFIX, Answer, Call, find_resource, path_of, selection, send
 from trainjob_client.session import Session
@@ -48,6 +49,7 @@ class Api:
     """The cluster and the user that the flags name: kubectl's own flags, with its own meaning."""
 
     flags: Dict[str, Any]
+    end: Optional[float] = None  # of time.monotonic: what is asked then raises TimeoutError
     _session: Optional[Session] = None
     _discovered: List[Dict[str, Any]] = field(default_factory=list)
 
@@ -84,7 +86,8 @@ class Api:
         self, path: str, parameters: Sequence[Tuple[str, str]] = (), accept: str = "application/json"
     ) -> Answer:
         """Raises ClientError."""
-        return self.session.run(send(Call(path, parameters, accept)))
+        flow = send(Call(path, parameters, accept))
+        return self.session.run(flow if self.end is None else within(flow, self.end))
 
     def read(self, path: str, parameters: Sequence[Tuple[str, str]] = ()) -> Any:
         """JSON. Raises ClientError."""

@@ -173,7 +173,7 @@ def _live(api: Api, output: str) -> int:
                     raise
                 note = f"{error} Trying again."
             shown = terminal()
-            room = shown.height - 2
+            room = max(1, shown.height - 2)
             drawn = (
                 render(rows[:room], hidden, shown, api.flags, is_wide=output == "wide")
                 if rows
@@ -182,7 +182,9 @@ def _live(api: Api, output: str) -> int:
             if len(rows) > room:
                 drawn[room:] = [f"and {len(rows) - room + 1} more"]
             lines = [*drawn, cut(note, (shown.width or 80) - 1)]
-            sys.stdout.write("\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J")
+            sys.stdout.write(
+                "\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines[: shown.height]) + "\x1b[J"
+            )
             sys.stdout.flush()
             time.sleep(EVERY_S)
     finally:

@@ -132,7 +132,7 @@ def wait(api: Api, job: str, until: str, timeout: str) -> int:
 
     gc.enable()
     holds, seconds = read_until(until), read_duration(timeout)
-    code, text = wait_for(api, *api.find(job), holds, seconds)
+    code, text = wait_for(api, job, holds, seconds)
     text = harmless(text)
     print(text if code == 0 else f"error: {text}", file=sys.stdout if code == 0 else sys.stderr)
     return code

@@ -125,7 +125,8 @@ def curve(points: Sequence[Tuple[float, float]], width: int, height: int, shown:
     last: Optional[Tuple[int, int]] = None
     for x, y in points:
         column = round((x - left) / ((max(xs) - left) or 1.0) * (wide - 1))
-        row = round((high - y) / ((high - low) or 1.0) * (tall - 1))
+        # Halves: the difference of two doubles may be infinite.
+        row = round((high / 2 - y / 2) / ((high / 2 - low / 2) or 1.0) * (tall - 1))
         if last is not None:  # without gaps: what lies between two columns is drawn as well
             steps = max(abs(column - last[0]), abs(row - last[1]), 1)
             dots |= {

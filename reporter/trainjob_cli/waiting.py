@@ -20,6 +20,7 @@ _OPERATORS: Dict[str, Callable[[float, float], bool]] = {
     ">=": lambda a, b: a >= b,
 }
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_INTERVAL_S = 2.0
 
 Holds = Callable[[Dict[str, Any]], bool]
 
@@ -73,11 +74,17 @@ def read_duration(text: str) -> float:
     return sum(float(value) * _UNITS[unit] for value, unit in found)
 
 
-def wait(
-    api: Api, place: Place, job: Dict[str, Any], holds: Holds, timeout_s: float, interval_s: float = 2.0
-) -> Tuple[int, str]:
-    """The exit code, and what is said. `job`: as it is now. A timeout of 0 looks no further."""
-    end, has_ended = time.monotonic() + timeout_s, False
+def wait(api: Api, word: str, holds: Holds, timeout_s: float) -> Tuple[int, str]:
+    """The exit code, and what is said. A timeout of 0 looks once."""
+    api.end = time.monotonic() + timeout_s
+    try:
+        return _follow(api, *api.find(word), holds, api.end)
+    except TimeoutError as error:
+        return TIMED_OUT, f"timed out waiting for the condition on {word}. {error}"
+
+
+def _follow(api: Api, place: Place, job: Dict[str, Any], holds: Holds, end: float) -> Tuple[int, str]:
+    has_ended = False
     while True:
         phase = job["status"]["phase"]
         if holds(job):
@@ -90,7 +97,7 @@ def wait(
         left = end - time.monotonic()
         if left <= 0:
             return TIMED_OUT, f"timed out waiting for the condition on {place}"
-        time.sleep(min(interval_s, left))
+        time.sleep(min(_INTERVAL_S, left))
         try:
             job = api.read(path_of(place.resource, place.namespace, place.name))
         except ClientError as error:

@@ -8,6 +8,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import kubeconfig
 from .connection import Connection
+from .deadline import within
 from .errors import ApiError, UnreachableError
 from .jobs import Job
 from .requests import (
@@ -87,7 +88,7 @@ class Queries:
         job: Optional[Job] = None
         while True:
             try:
-                job = yield from self.get(name, kind, namespace)
+                job = yield from within(self.get(name, kind, namespace), end)
                 if waiting.is_over(job):
                     return job
             except (ApiError, UnreachableError) as error:

@@ -32,6 +32,7 @@ class Call:
     path: str
     parameters: Sequence[Tuple[str, str]] = ()
     accept: str = JSON
+    timeout_s: Optional[float] = None  # less than the connection's own
 
 
 @dataclass(frozen=True)

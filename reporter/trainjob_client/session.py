@@ -52,7 +52,7 @@ class Session:
 
     def _send(self, call: Call) -> Answer:
         http = self._open()
-        return answer_of(http.send(build_request(http, self.connection, call, None)))
+        return answer_of(http.send(build_request(http, self.connection, call)))
 
     @contextmanager
     def stream(self, call: Call) -> Iterator["tuple[Answer, Iterator[bytes]]"]:
@@ -87,7 +87,7 @@ class Session:
 
     def _begin(self, call: Call) -> httpx.Response:
         http = self._open()
-        return http.send(build_request(http, self.connection, call, SILENCE), stream=True)
+        return http.send(build_request(http, self.connection, call, is_stream=True), stream=True)
 
 
 @contextmanager
@@ -103,15 +103,21 @@ def build_request(
     http: "httpx.Client | httpx.AsyncClient",
     connection: Connection,
     call: Call,
-    timeout: Optional[httpx.Timeout],
+    *,
+    is_stream: bool = False,
 ) -> httpx.Request:
+    timeout = SILENCE if is_stream else http.timeout
+    if call.timeout_s is not None:
+        least = call.timeout_s
+        phases = timeout.as_dict().items()
+        timeout = httpx.Timeout(**{key: least if own is None else min(own, least) for key, own in phases})
     return http.build_request(
         "GET",
         call.path.lstrip("/"),  # relative, for a server may be below a path
         params=list(call.parameters) or None,
         headers=connection.headers(call.accept),
         extensions=connection.extensions,
-        timeout=timeout if timeout is not None else httpx.USE_CLIENT_DEFAULT,
+        timeout=timeout,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import json
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,6 +257,64 @@ def test_a_token_that_is_refused_is_renewed_once(tmp_path: Path) -> None:
     assert len(connection.asked) == 2
 
 
+async def test_requests_at_the_same_time_run_a_plugin_once(tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    printed = json.dumps({"status": {"token": "t"}})
+    plugin.write_text(
+        f"#!{sys.executable}\n"
+        f"with open({str(tmp_path / 'runs')!r}, 'a') as runs: runs.write('.')\n"
+        f"print({printed!r})\n"
+    )
+    plugin.chmod(0o700)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    connection = FakeConnection(lambda _: httpx.Response(200, json={"items": []}), user)
+    async with AsyncClient(connection=connection) as client:
+        await asyncio.gather(*(client.list_jobs() for _ in range(6)))
+    assert (tmp_path / "runs").read_text() == "."
+
+
+class Renewing(FakeConnection):
+    """Each request has a certificate of its own; the first one is answered when `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: httpx.Response(200, json={"items": []}))
+        self.begun, self.go, self.closed = asyncio.Event(), asyncio.Event(), 0
+
+    is_due = True
+
+    def prepare(self) -> bool:
+        return True
+
+    def arguments(self) -> dict[str, Any]:
+        connection = self
+
+        class Transport(httpx.AsyncBaseTransport):
+            async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+                connection.asked.append(request)
+                if len(connection.asked) == 1:
+                    connection.begun.set()
+                    await connection.go.wait()
+                return connection._answer(request)
+
+            async def aclose(self) -> None:
+                connection.closed += 1
+
+        return {"base_url": self.context.cluster["server"], "transport": Transport()}
+
+
+async def test_a_new_certificate_ends_no_request_that_is_under_way() -> None:
+    connection = Renewing()
+    async with AsyncClient(connection=connection) as client:
+        first = asyncio.create_task(client.list_jobs())
+        await connection.begun.wait()
+        await client.list_jobs()
+        assert connection.closed == 0
+        connection.go.set()
+        await first
+        assert connection.closed == 1
+    assert connection.closed == 2
+
+
 # --- waiting
 
 
@@ -299,6 +359,19 @@ def test_a_wait_outlives_a_restart_of_the_server(monkeypatch: pytest.MonkeyPatch
         answers[:] = [None] * 6
         with pytest.raises(UnreachableError, match="does not answer: refused"):
             client.wait_for_job_status("bert")
+
+
+def test_a_wait_ends_in_time_whatever_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    real = time.monotonic
+    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("time.monotonic", lambda: real() + sum(slept))
+    busy = httpx.Response(429, headers={"retry-after": "60"})
+    connection = FakeConnection(lambda _: busy)
+    with Client(connection=connection) as client, pytest.raises(TimeoutError, match="HTTP status 429"):
+        client.wait_for_job_status("bert", timeout=10)
+    assert round(sum(slept)) == 10
+    assert max(connection.asked[0].extensions["timeout"].values()) <= 10.0
 
 
 def test_a_login_page_is_no_answer() -> None:

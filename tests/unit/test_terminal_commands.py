@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainjob_cli import complete, main as commands, terminal as drawing, waiting
+from trainjob_cli import complete, listing, main as commands, terminal as drawing, waiting
 from trainjob_cli.api import UsageError
 from trainjob_cli.listing import render
 from trainjob_cli.reading import readable
@@ -172,6 +173,31 @@ def test_the_exit_code_of_a_wait_says_how_it_ended(
     assert says in out + err
 
 
+class Clock:
+    """Sleeping takes no time, but counts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.slept, real = 0.0, time.monotonic
+        monkeypatch.setattr("time.sleep", self._sleep)
+        monkeypatch.setattr("time.monotonic", lambda: real() + self.slept)
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+@pytest.mark.parametrize("before", [[], [job()]])
+def test_a_wait_ends_in_time_whatever_the_server_says(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch, before: list[Any]
+) -> None:
+    busy = Answer(429, refusal(429, "TooManyRequests", "later").body, {"retry-after": "60"})
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = [*before, busy]
+    clock = Clock(monkeypatch)
+    code, _, err = run("wait", "bert", "--timeout", "10s")
+    assert (code, round(clock.slept)) == (4, 10)
+    assert "The last answer was: later" in err
+    assert all(each.timeout_s is not None and each.timeout_s <= 10.0 for each in cluster.asked)
+
+
 # --- which job is meant
 
 
@@ -266,6 +292,19 @@ def test_jobs_without_a_percentage_are_listed_without_bars() -> None:
     assert len(lines) == 3
 
 
+def test_a_live_list_fits_two_rows(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    cluster.answers[f"{TEAM}/trainingjobs"] = table(
+        ("a", "TrainJob", "Running"), ("b", "TrainJob", "Running")
+    )
+    monkeypatch.setattr(listing, "terminal", lambda: Terminal(is_terminal=True, width=80, height=2))
+    monkeypatch.setattr("time.sleep", stop)
+    code, out, _ = run("-w")
+    assert (code, out.count("\n")) == (130, 1)
+
+
 def test_colour_is_there_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen:
         encoding = "utf-8"
@@ -297,6 +336,11 @@ def test_a_curve_fits_and_names_its_ends() -> None:
         assert lines[0].startswith("   1 ")
         assert lines[5].startswith("0.01 ")
         assert lines[6].split() == ["0", "99"]
+
+
+def test_a_curve_may_go_from_one_end_of_the_doubles_to_the_other() -> None:
+    lines = drawing.curve([(0.0, 1e308), (1.0, -1e308)], 40, 6, SCREEN)
+    assert (lines[0].split()[0], lines[5].split()[0]) == ("1e+308", "-1e+308")
 
 
 DESCRIBED = job(
