@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from aiohttp import web
 from visibility_api.diagnosis.judging import PodState
 from visibility_api.diagnosis.reading import read_pod
 from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.kube.errors import ApiError
 from visibility_api.probing.rank_states import PYTHON, SHELL, RankStates
 
 from .fake_apiserver import Handler, fake_apiserver
@@ -98,7 +100,6 @@ hang = serving(wait_for_ever)
         pytest.param(saying(status=missing("x")), "its image has neither sh nor python3", id="no program"),
         pytest.param(saying(status=exit_status(127)), "its image has neither sh nor python3", id="not found"),
         pytest.param(saying(status=exit_status(2)), "its sh or python3 failed", id="it fails"),
-        pytest.param(refuse, "this server has no right to exec into it", id="no right"),
         pytest.param(saying(status=None), "its node gave no answer", id="cut"),
         pytest.param(saying((1, b"x" * 600_000)), "it printed too much", id="too much"),
         pytest.param(hang, "it did not answer in time", id="too late"),
@@ -107,6 +108,33 @@ hang = serving(wait_for_ever)
 async def test_why_nothing_was_read_is_said(handler: Handler, why: str) -> None:
     made = await diagnosed(handler, within_s=0.3 if handler is hang else 60.0)
     assert (made.reason, made.message) == ("NotReadable", f"No rank could be read: {why}.")
+
+
+def many(number: int) -> list[PodState]:
+    return [PodState(name=f"bert-{n}", container_name="node") for n in range(number)]
+
+
+async def test_after_a_refusal_no_further_pod_is_asked() -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await refuse(request)
+
+    with pytest.raises(ApiError, match="403"):
+        await diagnosed(handler, *many(100))
+    assert asked <= 32
+
+
+async def test_what_is_found_is_of_before_the_first_pod_was_asked() -> None:
+    asked_at: list[datetime] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked_at.append(datetime.now(UTC))
+        return await saying((1, PRINTED))(request)
+
+    assert (await diagnosed(handler)).at <= asked_at[0]
 
 
 async def test_no_more_than_32_pods_are_asked_at_one_time() -> None:
@@ -121,7 +149,7 @@ async def test_no_more_than_32_pods_are_asked_at_one_time() -> None:
         finally:
             running -= 1
 
-    made = await diagnosed(handler, *(PodState(name=f"bert-{n}", container_name="node") for n in range(100)))
+    made = await diagnosed(handler, *many(100))
     assert made.read == 100
     assert most <= 32
 

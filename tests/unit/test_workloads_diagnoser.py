@@ -61,6 +61,9 @@ class Bench:
         self.found: list[Diagnosis] = []
         self.now = 100.0
         self.is_hang, self.reason = False, "NotKnown"
+        self.refusal: ApiError | None = None
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         lists = PodLists(cast(KubeClient, cluster), lambda _ref: all_pods(TORCH))
         self.diagnoser = Diagnoser(
             lists,
@@ -81,6 +84,9 @@ class Bench:
         assert (namespace, path, within_s) == ("team-a", RANK0.progress_path, 60)
         self.asked.append(pods)
         self.requested.append(is_requested)
+        await self.may_answer.wait()
+        if self.refusal is not None:
+            raise self.refusal
         return Diagnosis(
             at=T0, reason=self.reason, message="None.", is_requested=is_requested, is_hang=self.is_hang
         )
@@ -94,6 +100,7 @@ async def diagnosing(
     task = asyncio.create_task(bench.diagnoser.run())
     try:
         yield bench
+        assert not task.done()  # which would end the process
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -201,6 +208,58 @@ async def test_a_stall_of_which_nothing_was_known_is_told_as_soon_as_more_is() -
         bench.diagnoser.suspect(JOB.ref, 120)
         await until(lambda: len(bench.found) == 1)
     assert bench.found[0].reason == "InDataLoader"
+
+
+async def test_what_is_being_read_is_not_read_twice_and_answers_who_asks_meanwhile() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job("False"), pods, pods) as bench:
+        bench.may_answer.clear()
+        bench.diagnoser.suspect(JOB.ref, 120)
+        await until(lambda: len(bench.asked) == 1)
+        bench.now += 61
+        bench.diagnoser.changed(job())
+        bench.diagnoser.suspect(JOB.ref, 181)
+        assert bench.diagnoser.request(JOB.ref) == 0
+        bench.may_answer.set()
+        await until(lambda: len(bench.found) == 1)
+        assert bench.found[0].is_requested
+        assert bench.diagnoser.request(JOB.ref) == 60  # since its end
+        bench.now += 60
+        assert bench.diagnoser.request(JOB.ref) == 0
+        await until(lambda: len(bench.found) == 2)
+
+
+async def test_a_suspicion_that_shows_nothing_delays_neither_a_request_nor_a_stall() -> None:
+    pods = [replica(0, RUNNING)]
+    for ask in (lambda bench: bench.diagnoser.request(JOB.ref), lambda bench: bench.diagnoser.changed(job())):
+        async with diagnosing(job("False"), pods, pods) as bench:
+            bench.diagnoser.suspect(JOB.ref, 120)
+            await until(lambda: len(bench.asked) == 1)
+            bench.document = job()
+            ask(bench)
+            await until(lambda: len(bench.found) == 1)
+
+
+async def test_where_no_exec_is_granted_nothing_is_told_or_asked_again_without_a_request() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job(), pods, pods, pods) as bench:
+        bench.refusal = ApiError(403, "Forbidden")
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.asked) == 1)
+        bench.now += 300
+        bench.diagnoser.changed(job())
+        bench.diagnoser.suspect(JOB.ref, 300)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (len(bench.asked), bench.found) == (1, [])
+        assert bench.diagnoser.request(JOB.ref) == 0
+        await until(lambda: len(bench.found) == 1)
+        assert bench.found[0].message == "No rank could be read: this server has no right to exec into it."
+        assert bench.found[0].is_requested
+        bench.now += 600
+        bench.refusal = None
+        bench.diagnoser.changed(job())
+        await until(lambda: len(bench.found) == 2)
 
 
 async def test_a_job_that_is_gone_is_forgotten() -> None:

@@ -88,21 +88,31 @@ class RankStates:
     ) -> Diagnosis:
         """Ask all of these pods, `AT_A_TIME` at one time, and judge what they say.
 
-        `path`: of the progress file. A pod that has not answered in time has said nothing.
+        `path`: of the progress file. A pod that has not answered in time has said nothing. Raises ApiError
+        with status 403 if this server may exec into none of them: the first refusal is the last question.
         """
+        at = datetime.now(UTC)  # a rank that goes on while the others are asked is not one that hangs
         until = asyncio.get_running_loop().time() + within_s
         slots = asyncio.Semaphore(AT_A_TIME)
+        refused: list[ApiError] = []
 
         async def ask(pod: PodState) -> PodState:
             if pod.not_running or pod.unread:
                 return pod
             async with slots:
+                if refused:
+                    return _silent(pod, _FORBIDDEN)
                 left_s = min(POD_TIMEOUT_S, until - asyncio.get_running_loop().time())
-                return await self._ask(namespace, pod, path, left_s)
+                try:
+                    return await self._ask(namespace, pod, path, left_s)
+                except ApiError as error:
+                    refused.append(error)
+                    return _silent(pod, _FORBIDDEN)
 
         states = await asyncio.gather(*(ask(pod) for pod in pods))
-        now = datetime.now(UTC)
-        return await asyncio.to_thread(diagnose, states, now, is_requested=is_requested)
+        if refused and not any(state.ranks for state in states):
+            raise refused[0]
+        return await asyncio.to_thread(diagnose, states, at, is_requested=is_requested)
 
     async def _ask(self, namespace: str, pod: PodState, path: str, timeout_s: float) -> PodState:
         if timeout_s <= 0:
@@ -127,7 +137,9 @@ class RankStates:
                 pod, _NO_PROGRAM if _is_missing(error) else "its container could not run a program"
             )
         except ApiError as error:
-            return _silent(pod, _FORBIDDEN if error.status == 403 else "its node gave no answer")
+            if error.status == 403:
+                raise
+            return _silent(pod, "its node gave no answer")
         except (Unreachable, ClusterError) as error:
             log.debug("pod not asked", namespace=namespace, pod=pod.name, error=type(error).__name__)
             return _silent(pod, "its node gave no answer")

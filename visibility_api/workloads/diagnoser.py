@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
-from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.judging import PodState, diagnose
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
@@ -32,9 +35,11 @@ log = structlog.get_logger("visibility.diagnosis")
 MAX_PODS = 1024  # of one job
 WITHIN_S = 60.0  # of one job, all together
 APART_S = 60.0  # of one job
+REFUSED_S = 600.0  # after which a namespace that grants no exec is tried again without a request
 JOBS_AT_A_TIME = 4
 TOO_MANY = "the job has too many pods"
 MAX_WAITING = 10_000  # jobs; others are asked when their documents change next
+NO_RIGHT = "this server has no right to exec into it"
 _INDEX = re.compile(r"-(\d{1,9})$")
 
 
@@ -43,7 +48,8 @@ class Capture(Protocol):
 
     async def diagnose(
         self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, is_requested: bool
-    ) -> Diagnosis: ...
+    ) -> Diagnosis:
+        """Raises ApiError with status 403 if it may exec into none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +83,10 @@ class Diagnoser:
         self._limits = limits
         self._clock = clock
         self._queue: FairQueue[JobRef] = FairQueue(at_a_time=JOBS_AT_A_TIME, per_node=JOBS_AT_A_TIME)
-        self._begun: dict[JobRef, float] = {}  # when a job was read last, by the loop's clock
+        self._read_at: dict[JobRef, float] = {}  # when what was found was told last, by the loop's clock
+        self._looked_at: dict[JobRef, float] = {}  # when a suspicion had it read last
+        self._refused_at: dict[str, float] = {}  # when a namespace last granted no exec
+        self._reading: set[JobRef] = set()
         self._requested: set[JobRef] = set()
         self._suspected: set[JobRef] = set()
         self._changed = asyncio.Event()
@@ -85,20 +94,21 @@ class Diagnoser:
     def changed(self, document: JobProgress) -> None:
         """A job's document was published."""
         ref = document.job.ref
-        may_wait = self._capture is not None and len(self._queue) < MAX_WAITING
-        if is_due(document) and may_wait and self.wait_s(ref) <= 0:
+        if is_due(document) and self.wait_s(ref) <= 0 and self._may_begin(ref):
             self._push(ref)
 
     def suspect(self, ref: JobRef, still_s: float) -> None:
         """The run has stood still for so long. What is found is told only if it is a hang."""
-        begun = self._begun.get(ref)
-        is_time = begun is None or self._clock() - begun >= max(self._limits.apart_s, still_s / 2)
-        if is_time and self._capture is not None and len(self._queue) < MAX_WAITING:
+        last = max(self._read_at.get(ref, -math.inf), self._looked_at.get(ref, -math.inf))
+        if self._clock() - last >= max(self._limits.apart_s, still_s / 2) and self._may_begin(ref):
             self._suspected.add(ref)
             self._push(ref)
 
     def request(self, ref: JobRef) -> float:
-        """Read the ranks of this job now. Returns 0, or how long it has to wait: then nothing is done."""
+        """Read the ranks of this job now. Returns 0, or how long it has to wait: then nothing is done.
+
+        One that waits for its turn, or is being read, is not read twice: what is found answers the request.
+        """
         wait_s = self.wait_s(ref)
         if wait_s <= 0 and self._capture is not None:
             self._requested.add(ref)
@@ -107,13 +117,14 @@ class Diagnoser:
 
     def wait_s(self, ref: JobRef) -> float:
         """Until it may be read again."""
-        begun = self._begun.get(ref)
-        return 0.0 if begun is None else begun + self._limits.apart_s - self._clock()
+        last = self._read_at.get(ref)
+        return 0.0 if last is None else last + self._limits.apart_s - self._clock()
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted."""
         self._queue.remove(ref)
-        self._begun.pop(ref, None)
+        for times in (self._read_at, self._looked_at):
+            times.pop(ref, None)
         self._requested.discard(ref)
         self._suspected.discard(ref)
 
@@ -126,44 +137,84 @@ class Diagnoser:
                 if ref is None:
                     await self._changed.wait()
                     continue
-                self._begun[ref] = self._clock()
-                group.create_task(self._diagnose(ref), name="diagnosis")
+                self._reading.add(ref)
+                group.create_task(self._read(ref), name="diagnosis")
+
+    def _may_begin(self, ref: JobRef) -> bool:
+        """Without a request."""
+        refused_at = self._refused_at.get(ref.namespace, -math.inf)
+        has_right = self._capture is not None and self._clock() - refused_at >= REFUSED_S
+        return has_right and len(self._queue) < MAX_WAITING
 
     def _push(self, ref: JobRef) -> None:
-        # From now on: what waits is not asked for again.
-        self._begun[ref] = self._clock()
-        self._queue.push(ref, namespace=ref.namespace, node=None)
-        self._changed.set()
+        if ref not in self._reading:
+            self._queue.push(ref, namespace=ref.namespace, node=None)
+            self._changed.set()
 
-    async def _diagnose(self, ref: JobRef) -> None:
-        is_requested, is_suspected = ref in self._requested, ref in self._suspected
-        self._requested.discard(ref)
-        self._suspected.discard(ref)
-        document = self._find(ref)
+    async def _read(self, ref: JobRef) -> None:
         try:
-            if document is None or self._capture is None:
-                return
-            is_wanted = is_requested or is_due(document)
-            if not (is_wanted or (is_suspected and may_read(document))):
-                return
-            async with asyncio.timeout(2 * self._limits.within_s):
-                found = await self._capture.diagnose(
-                    ref.namespace,
-                    await self._pods(document),
-                    progress_path(document),
-                    within_s=self._limits.within_s,
-                    is_requested=is_requested,
-                )
-            says_more = document.stall is not None and not found.is_vague
-            if is_wanted or found.is_hang or says_more:
-                self._found(ref, found)
+            await self._diagnose(ref)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             log.debug("pods not listed for a diagnosis", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("job not diagnosed", job=str(ref), **describe_fault(error))
         finally:
+            self._requested.discard(ref)
+            self._suspected.discard(ref)
+            self._reading.discard(ref)
             self._queue.release(ref)
             self._changed.set()
+
+    async def _diagnose(self, ref: JobRef) -> None:
+        document, found = self._find(ref), None
+        if document is None or self._capture is None:
+            return
+        is_wanted = self._is_wanted(document)
+        if not (is_wanted or (ref in self._suspected and may_read(document))):
+            return
+        try:
+            async with asyncio.timeout(2 * self._limits.within_s):
+                found = await self._ask(self._capture, document)
+        finally:
+            self._end(ref, found, is_wanted=is_wanted)
+
+    def _is_wanted(self, document: JobProgress) -> bool:
+        return document.job.ref in self._requested or is_due(document)
+
+    def _end(self, ref: JobRef, found: Diagnosis | None, *, is_wanted: bool) -> None:
+        """A request may have come in the meantime, or the stall; or the job is gone."""
+        document = self._find(ref)
+        if document is None:
+            return
+        is_wanted = is_wanted or self._is_wanted(document)
+        says_more = found is not None and document.stall is not None and not found.is_vague
+        is_told = found is not None and (is_wanted or found.is_hang or says_more)
+        is_refused = ref.namespace in self._refused_at
+        times = self._read_at if is_told or (is_wanted and not is_refused) else self._looked_at
+        times[ref] = self._clock()
+        if found is not None and is_told:
+            self._found(ref, replace(found, is_requested=ref in self._requested))
+
+    async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
+        """None: this server has no right to exec there, and nobody has requested it."""
+        ref, at = document.job.ref, datetime.now(UTC)
+        pods = await self._pods(document)
+        try:
+            found = await capture.diagnose(
+                ref.namespace,
+                pods,
+                progress_path(document),
+                within_s=self._limits.within_s,
+                is_requested=ref in self._requested,
+            )
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            self._refused_at[ref.namespace] = self._clock()
+            unread = [replace(pod, unread=NO_RIGHT) for pod in pods]
+            return diagnose(unread, at) if ref in self._requested else None
+        self._refused_at.pop(ref.namespace, None)
+        return found
 
     async def _pods(self, document: JobProgress) -> list[PodState]:
         """One for each replica that trains."""
