@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
             """What each device does now. Called on one thread alone."""
 
 
+FIRST_S = 10.0  # from the beginning until the first reading: most programs fork their loaders' workers before
 MAX_DEVICES = 8
 MEGABYTE = 1 << 20
 # Of nvmlClocksThrottleReasons: by the hardware, for heat (by software or hardware), by a power brake.
@@ -43,21 +45,26 @@ def find_accelerators(run: LiveRun, environ: Optional[Mapping[str, str]] = None)
     environ = os.environ if environ is None else environ
     if "ctypes" not in sys.modules or environ.get("TRAINJOB_PROGRESS_ACCELERATORS", "1") in ("", "0"):
         return None
+    chosen = choose(environ)
+    if chosen is None:
+        return None
     try:
-        return Accelerators(run, Nvml(choose(environ)))
+        return Accelerators(run, Nvml(chosen))
     except (AttributeError, OSError):  # no library, or a very old one
         return None
 
 
-def choose(environ: Mapping[str, str]) -> list[str]:
-    """Numbers or identifiers of the devices that this process uses; none: all that there are."""
+def choose(environ: Mapping[str, str]) -> Optional[list[str]]:
+    """Numbers or identifiers of the devices that this process uses; an empty list: all; None: none."""
+    if environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return None
     visible = [one.strip() for one in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
     local_rank = environ.get("LOCAL_RANK", "")
     if not local_rank.isdecimal() or len(visible) == 1:
         return visible
     if not visible:
         return [local_rank]
-    return visible[int(local_rank) : int(local_rank) + 1]
+    return visible[int(local_rank) : int(local_rank) + 1] or visible
 
 
 def name_metrics(devices: list[Device]) -> dict[str, float]:
@@ -78,9 +85,15 @@ class Accelerators:
     def __init__(self, run: LiveRun, library: Library) -> None:
         self._run = run
         self._library: Optional[Library] = library
+        self._began_s = time.monotonic()
 
     def look(self) -> Any:  # noqa: ANN401 — where a publisher expects a snapshot
-        """Something new each time, as long as there is something to read."""
+        """Something new each time, as long as there is something to read.
+
+        Not at once: a reading under way delays a fork, and the child may inherit a lock of the driver's.
+        """
+        if time.monotonic() - self._began_s < FIRST_S:
+            return None
         return None if self._library is None or self._run.is_over else object()
 
     def write(self, _: Any) -> None:  # noqa: ANN401

@@ -33,6 +33,7 @@ class Explainer:
 
     def __init__(self, *, has_pattern: bool) -> None:
         self._has_pattern = has_pattern
+        self._is_over = False  # nobody takes what is said
 
     def write(self, snapshot: Snapshot) -> None:
         """Nothing: the lines say it."""
@@ -41,14 +42,17 @@ class Explainer:
         pass
 
     def tell(self, line: str, fields: Optional[Fields], mark: Optional[Mark]) -> None:
-        """One line more on stderr."""
+        """One line more on stderr. Waits for room there, as for a pager; the command does not wait."""
         text = _ESCAPES.sub("", line).strip()
-        if not text:
+        if not text or self._is_over:
             return
         said = explain(line, fields, mark, has_pattern=self._has_pattern)
         shown = "".join(each if each.isprintable() else "?" for each in text)
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
-        os.write(2, f"[trainjob_progress] {said} <- {shown}\n".encode("utf-8", "replace"))
+        try:
+            os.write(2, f"[trainjob_progress] {said} <- {shown}\n".encode("utf-8", "replace"))
+        except OSError:
+            self._is_over = True
 
 
 def explain(line: str, fields: Optional[Fields], mark: Optional[Mark], *, has_pattern: bool) -> str:

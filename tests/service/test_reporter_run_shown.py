@@ -24,14 +24,16 @@ COLUMNS, ROWS = 60, 10
 LOOP = "for i in range(1, 41): print(f'step {i}/40 loss: {1 / i:.4f}', flush=True)"
 
 
-def on_a_screen(script: str, *, interrupted_after: bytes = b"") -> tuple[list[str], bytes, int]:
-    """The rows at the end, all that was written, and the exit code."""
+def on_a_screen(
+    script: str, *, interrupted_after: bytes = b"", stdout: int | None = None
+) -> tuple[list[str], bytes, int]:
+    """The rows at the end, all that was written, and the exit code. `stdout`: in place of the screen."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPORTER), "TERM": "xterm", "LANG": "C.UTF-8"}
     argv = [sys.executable, "-m", "trainjob_progress.run", "--bar", "--", sys.executable, "-c", script]
     written = b""
-    with subprocess.Popen(argv, env=env, stdin=other, stdout=other, stderr=other) as process:
+    with subprocess.Popen(argv, env=env, stdin=other, stdout=stdout or other, stderr=other) as process:
         os.close(other)
         while True:
             try:
@@ -60,6 +62,13 @@ def test_the_bar_stays_below_the_output_and_is_its_last_line() -> None:
     assert [row for row in shown if row.startswith("step")] == [
         f"step {i}/40 loss: {1 / i:.4f}" for i in range(41 - len(shown) + 2, 41)
     ]
+
+
+def test_the_bar_is_in_the_last_row_when_the_output_goes_elsewhere() -> None:
+    with open(os.devnull, "wb") as elsewhere:
+        rows, written, code = on_a_screen(LOOP, stdout=elsewhere.fileno())
+    assert (code, sum("|" in row for row in rows)) == (0, 1)
+    assert set(re.findall(rb"\x1b\[1;(\d+)r", written)) == {str(ROWS - 1).encode()}
 
 
 def test_all_rows_scroll_again_after_ctrl_c() -> None:
@@ -97,3 +106,19 @@ def test_each_line_is_explained_and_the_output_stays_as_it_is(tmp_path: Path) ->
         "[trainjob_progress] taken: a checkpoint save begins",
     ]
     assert "\x1b" not in ran.stderr
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_the_exit_code_is_the_commands_when_nobody_takes_the_explanations(is_full: bool) -> None:
+    # The command's own stderr goes nowhere, so that it is not told.
+    script = f"import os; os.dup2(os.open({os.devnull!r}, os.O_WRONLY), 2)\n{LOOP}\nraise SystemExit(5)"
+    argv = [sys.executable, "-m", "trainjob_progress.run", "--explain", "--", sys.executable, "-c", script]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPORTER)}
+    if is_full:
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    ran = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=stderr, timeout=60, check=False)
+    os.close(stderr)
+    assert (ran.returncode, ran.stdout.count(b"\n")) == (5, 40)

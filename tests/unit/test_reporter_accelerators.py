@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.reporting import MemorySink
-from trainjob_progress import report
+from trainjob_progress import accelerators, report
 from trainjob_progress.accelerators import Accelerators, Nvml, choose, find_accelerators, name_metrics
 from trainjob_progress.live_run import LiveRun
 
@@ -88,10 +89,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
         ({"CUDA_VISIBLE_DEVICES": "5", "LOCAL_RANK": "1"}, ["5"]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b", "LOCAL_RANK": "1"}, ["GPU-b"]),
         ({"CUDA_VISIBLE_DEVICES": "0,1"}, ["0", "1"]),
-        ({"CUDA_VISIBLE_DEVICES": "0,1", "LOCAL_RANK": "7"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "LOCAL_RANK": "7"}, ["0", "1"]),
+        ({"CUDA_VISIBLE_DEVICES": "", "LOCAL_RANK": "0"}, None),
     ],
 )
-def test_a_rank_reads_its_own_devices(environ: dict[str, str], chosen: list[str]) -> None:
+def test_a_rank_reads_its_own_devices(environ: dict[str, str], chosen: list[str] | None) -> None:
     assert choose(environ) == chosen
 
 
@@ -120,14 +122,30 @@ def test_without_a_device_nothing_is_asked_again(
 ) -> None:
     monkeypatch.setenv(lack, "1")
     sink = Accelerators(LiveRun(), Nvml([], library))
+    monkeypatch.setattr(accelerators, "FIRST_S", 0.0)
     assert sink.look() is not None
     sink.write(None)
     assert sink.look() is None
 
 
+def test_nothing_is_read_while_workers_are_forked_for_the_first_time(
+    library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_s = 100.0
+    monkeypatch.setattr(accelerators, "time", SimpleNamespace(monotonic=lambda: at_s))
+    sink = Accelerators(LiveRun(), Nvml([], library))
+    at_s += accelerators.FIRST_S - 1
+    assert sink.look() is None
+    at_s += 1
+    assert sink.look() is not None
+
+
 def test_without_a_library_or_where_it_is_not_wanted_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ctypes
     assert find_accelerators(LiveRun(), {"TRAINJOB_PROGRESS_ACCELERATORS": "0"}) is None
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(nvmlInit_v2=None))
+    assert find_accelerators(LiveRun(), {}) is not None
+    assert find_accelerators(LiveRun(), {"CUDA_VISIBLE_DEVICES": ""}) is None
     monkeypatch.setattr(ctypes, "CDLL", raise_error)
     assert find_accelerators(LiveRun(), {}) is None
 
@@ -153,7 +171,8 @@ def test_busy_accelerators_do_not_make_a_hung_run_look_alive(sink: MemorySink) -
 TRAINING = f"""
 import ctypes, json, os, sys, threading, time
 sys.path.insert(0, {str(REPORTER)!r})
-from trainjob_progress import report
+from trainjob_progress import accelerators, report
+accelerators.FIRST_S = 0
 path = os.environ["TRAINJOB_PROGRESS_FILE"]
 with report(total_steps=10**6) as r:
     deadline_s = time.monotonic() + 30

@@ -30,7 +30,7 @@ class BarSink:
         if not self._is_terminal:
             self._put(draw(snapshot, 120) + "\n")
         else:
-            self._drawn = draw(snapshot, shutil.get_terminal_size().columns - 1)
+            self._drawn = draw(snapshot, find_size(self._stream)[0] - 1)
             self._put("\r\x1b[2K" + self._drawn)
 
     def write_line(self, text: str) -> None:
@@ -84,6 +84,15 @@ def make_bar() -> Any:  # noqa: ANN401 — a Sink; its Protocol is for type chec
     if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
         return NotebookSink(import_module("IPython.display"))
     return BarSink()
+
+
+def find_size(stream: TextIO) -> tuple[int, int]:
+    """Columns and rows of the terminal that a stream writes to: stdout may be another one, or none."""
+    try:
+        columns, rows = os.get_terminal_size(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        columns = rows = 0
+    return (columns, rows) if columns and rows else shutil.get_terminal_size()
 
 
 def draw(snapshot: Snapshot, columns: int) -> str:

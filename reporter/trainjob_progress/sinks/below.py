@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 from trainjob_progress.document import Snapshot
 
-from .bar import BarSink, draw
+from .bar import BarSink, draw, find_size
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"  # the cursor, with its colours
 
@@ -23,7 +22,7 @@ class BelowSink(BarSink):
         if not self._is_terminal:
             super().write(snapshot)
             return
-        columns, rows = shutil.get_terminal_size()
+        columns, rows = find_size(self._stream)
         begin = ""
         if rows != self._rows:  # a line feed makes room where the cursor is in the last row
             begin = f"\n\x1b[A{_SAVE}\x1b[1;{rows - 1}r{_RESTORE}"
