@@ -12,6 +12,7 @@ import time
 from . import document, stacks
 from .document import format_time, now_s
 from .levels import find_position
+from .rank import find_world_size
 from .sinks.file import remove_file, replace_file
 from .watchdog import make_watchdog
 from .work import Work
@@ -64,7 +65,12 @@ class Heartbeat:
         self._run = run
         self._path = f"{os.path.abspath(path)}.rank-{rank}"
         self._temporary = f"{self._path}.{os.getpid()}.{id(self):x}.tmp"
-        self._known: dict[str, Any] = {"rank": rank, "pid": os.getpid()}
+        host = os.uname().nodename if hasattr(os, "uname") else ""
+        began = format_time(now_s())
+        self._known: dict[str, Any] = {"rank": rank, "pid": os.getpid(), "host": host, "began": began}
+        world_size = find_world_size()
+        if world_size is not None:
+            self._known["worldSize"] = world_size
         local_rank = os.environ.get("LOCAL_RANK", "")
         if local_rank.isdecimal():
             self._known["localRank"] = int(local_rank)

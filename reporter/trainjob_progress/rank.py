@@ -17,6 +17,8 @@ _LATER_RANKS = (
     "SLURM_PROCID", "SUBMITIT_LOCAL_GLOBALID", "DMLC_TASK_ID", "PADDLE_TRAINER_ID", "JOB_COMPLETION_INDEX",
 )  # fmt: skip
 
+_WORLD_SIZES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "JAX_NUM_PROCESSES")
+
 
 def find_rank(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:
     """This process's global rank; None where nothing says that there are several."""
@@ -38,6 +40,18 @@ def find_rank(environ: Optional[Mapping[str, str]] = None) -> Optional[int]:
         if rank is not None:
             return rank
     return None
+
+
+def find_world_size() -> Optional[int]:
+    """How many ranks there are, where the library or the launcher says it."""
+    try:
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
+            return int(distributed.get_world_size())
+    except Exception as error:  # not ready to answer is no answer
+        let_through(error)
+    sizes = [_to_rank(os.environ.get(name)) for name in _WORLD_SIZES]
+    return next((size for size in sizes if size), None)
 
 
 def has_no_peers() -> bool:

@@ -32,7 +32,8 @@ def write(path, text):
         file.write(text)
     os.rename(path + ".new", path)
 
-path, rank = os.environ["TRAINJOB_PROGRESS_FILE"], int(os.environ["JOB_COMPLETION_INDEX"])
+begun, path = now(), os.environ["TRAINJOB_PROGRESS_FILE"]
+rank, host = int(os.environ["JOB_COMPLETION_INDEX"]), os.uname().nodename
 os.makedirs(os.path.dirname(path), exist_ok=True)
 how, pid = "HOW" if rank else "waits", os.getpid()
 frames = ["torch.distributed.distributed_c10d:all_reduce:2810", "train.py:train:30"]
@@ -42,19 +43,20 @@ if how == "ends":
     child = subprocess.Popen(["true"])
     child.wait()
     pid = child.pid
-if how == "holds":
-    dump = 'Thread 0x1 (most recent call first):\\n  File "/srv/app/train.py", line 12 in train\\n'
-    write(path + ".rank-1.trace", dump)
 for step in range(1, 11):
     if rank == 0:
         write(path, json.dumps({"step": step, "timestamp": now()}))
     time.sleep(0.3)
-begun = time.time()
+still = now()
 while True:
-    stack = {"time": now(), "since": now(time.time() - begun), "frames": frames}
-    found = {"rank": rank, "pid": pid, "time": now(), "step": 10, "stack": stack}
+    found = {"rank": rank, "pid": pid, "host": host, "began": begun, "worldSize": 2}
+    found |= {"time": now(), "step": 10}
+    found["stack"] = {"time": now(), "since": still, "frames": frames}
     write(path + f".rank-{rank}", json.dumps(found))
     if how == "holds":
+        time.sleep(1.1)  # so that each shell sees that the trace is newer
+        dump = 'Thread 0x1 (most recent call first):\\n  File "/srv/app/train.py", line 12 in train\\n'
+        write(path + ".rank-1.trace", dump)
         time.sleep(3600)
     if how == "stops":
         os.kill(pid, signal.SIGSTOP)

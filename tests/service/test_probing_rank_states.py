@@ -44,10 +44,19 @@ def test_files_of_ranks_and_states_of_processes_are_printed(
     path = tmp_path / "it's $HOME *.json"  # nothing of a path is interpreted
     dump = 'Thread 0x1 (most recent call first):\n  File "/srv/train.py", line 7 in f\n'
     for rank, pid in enumerate((os.getpid(), stopped, 2**22 + 1, os.getpid())):
-        file = {"rank": rank, "pid": pid, "time": "2026-01-23T10:30:00Z", "step": 41}
+        file = {
+            "rank": rank,
+            "pid": pid,
+            "time": "2026-01-23T10:30:00Z",
+            "step": 41,
+            "host": os.uname().nodename,
+        }
         Path(f"{path}.rank-{rank}").write_text(json.dumps(file))
-    Path(f"{path}.rank-3.trace").write_text("x" * 5000 + dump)
-    Path(f"{path}.rank-0.trace").touch()
+    for rank, later_s in ((0, -60), (3, 60)):  # the first is of a process that has gone
+        Path(f"{path}.rank-{rank}.trace").write_text("x" * 5000 + dump)
+        at_s = os.stat(f"{path}.rank-{rank}").st_mtime + later_s
+        os.utime(f"{path}.rank-{rank}.trace", (at_s, at_s))
+    Path(f"{path}.rank-1.trace").touch()
     Path(f"{path}.rank-0.77.tmp").write_text("{")
     os.mkfifo(f"{path}.rank-9")
     printed = subprocess.run([*program, str(path)], capture_output=True, check=True, timeout=60)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from visibility_api.diagnosis.judging import MAX_STATES, PodState, diagnose
 from visibility_api.diagnosis.places import place_of
@@ -62,6 +63,7 @@ def absent(name: str, why: str) -> PodState:
 
 WAITS = "; 3 ranks wait for it in all_reduce."
 OTHERS_WAIT = "; 2 ranks wait for others in all_reduce."
+ALL_TWO = "All 2 ranks are in all_reduce for 6 min."
 C10D = "torch.distributed.distributed_c10d"
 
 
@@ -293,6 +295,53 @@ def test_no_pod_speaks_for_anothers_rank() -> None:
     assert "ank 0" not in made.message
 
 
+def of_nodes(*ranks: Sequence[int], **more: Any) -> list[PodState]:
+    """A pod for each of these."""
+    return [
+        PodState(name=f"bert-node-{index}", index=index, ranks=tuple(state(rank, **more) for rank in found))
+        for index, found in enumerate(ranks)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "believed"),
+    [
+        pytest.param(of_nodes(range(8), range(8, 16)), [*range(16)], id="an order"),
+        pytest.param(of_nodes(range(8), [1]), [0, *range(2, 8)], id="a liar and an honest pod: neither's"),
+        pytest.param(of_nodes([0], [1], [7]), [0, 1], id="a rank that nobody else claims"),
+        pytest.param(of_nodes([0], [1], [1, 2]), [0, 1, 2], id="a rank of another pod, and its own"),
+        pytest.param(of_nodes([2], [0], [1]), [0, 1, 2], id="no order"),
+        pytest.param(of_nodes([2], [0], [1], [1]), [0, 2], id="no order, and a rank of two pods"),
+    ],
+)
+def test_a_rank_counts_where_nothing_speaks_against_it(found: list[PodState], believed: list[int]) -> None:
+    (group,) = diagnose(found, NOW).groups
+    assert group.ranks == as_ranges(believed)
+
+
+BEGAN = NOW.timestamp() - 600
+
+
+@pytest.mark.parametrize(
+    ("old", "message"),
+    [
+        pytest.param({"written": BEGAN - 9, "state": "ended"}, ALL_TWO, id="a rank that is no more"),
+        pytest.param({"written": BEGAN - 9, "state": "over"}, ALL_TWO, id="an earlier run"),
+        pytest.param({"written": BEGAN - 9, "step": 9}, ALL_TWO, id="its number is another process's now"),
+        pytest.param(
+            {"written": BEGAN + 9, "state": "ended"},
+            "Rank 2 (gpu-0) has ended; 2 ranks wait for it in all_reduce.",
+            id="of this run",
+        ),
+    ],
+)
+def test_what_was_written_before_this_run_began_counts_for_nothing(old: dict[str, Any], message: str) -> None:
+    new = {"began": BEGAN, "written": NOW.timestamp(), "world_size": 2}
+    one, other = pods(state(0, **new), state(1, **new))
+    one = replace(one, ranks=(*one.ranks, state(2, began=BEGAN - 99, **old)))
+    assert diagnose([one, other], NOW).message == message
+
+
 def test_whatever_pods_claim_a_diagnosis_is_small() -> None:
     found = [
         PodState(
@@ -358,7 +407,7 @@ def file(rank: int = 3, pid: int = 77, **more: Any) -> str:
 
 def printed(*parts: str, state: str = "S", ticks: tuple[int, int] = (900, 901), pid: int = 77) -> bytes:
     """What a pod prints of one process."""
-    head = [f"@now {NOW.timestamp():.0f} x86_64", "@self 99"]
+    head = [f"@now {NOW.timestamp():.0f} x86_64 bert-node-3", "@self 99"]
     kernel = [
         f"@proc {pid} 1 {state} {ticks[0]} 202 futex_wait_queue python3",
         "@proc 99 0 S 1 61 do_wait sh",
@@ -422,6 +471,14 @@ Thread 0x00007f12 [python3] (most recent call first):
             printed(file(stack=None, section="evaluation")),
             {"frames": (), "section": "evaluation"},
             id="no stack",
+        ),
+        pytest.param(
+            printed(file(host="bert-node-3", began=time(600), worldSize=8)),
+            {"world_size": 8, "began": NOW.timestamp() - 600, "written": NOW.timestamp() - 2},
+            id="of which run",
+        ),
+        pytest.param(
+            printed(file(host="bert-node-4")), {"rank": None, "has_file": False}, id="another pod's file"
         ),
         pytest.param(
             printed(),

@@ -54,11 +54,12 @@ def test_each_rank_has_a_file_of_its_own_from_its_beginning_to_its_end(
 ) -> None:
     monkeypatch.setenv("RANK", str(rank))
     monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
     with report(total_steps=5) as r:
         wait_until(lambda: read(path, rank))
-        assert (
-            read(path, rank).items() >= {"rank": rank, "pid": os.getpid(), "localRank": 1, "step": 0}.items()
-        )
+        known = {"rank": rank, "pid": os.getpid(), "localRank": 1, "worldSize": 4, "step": 0}
+        assert read(path, rank).items() >= {**known, "host": os.uname().nodename}.items()
+        assert read(path, rank)["began"] <= read(path, rank)["time"]
         assert "stack" not in read(path, rank)
         assert r.is_active is (rank == 0)
         r.step(2)

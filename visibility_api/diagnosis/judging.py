@@ -53,7 +53,7 @@ NOT_READABLE = "NotReadable"
 def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = False) -> Diagnosis:
     """What the pods of one job have said, as one value."""
     seen = _seen(pods)
-    unread = sum(not pod.ranks for pod in pods)
+    unread = len(pods) - len({id(each.pod) for each in seen})
     is_whole = unread == 0 and _is_whole(seen, len(pods))
     groups = _grouped(seen)
     reason, message, hint, suspects = _judge(seen, pods, is_whole=is_whole)
@@ -106,18 +106,53 @@ def _is_hang(seen: Sequence[_Seen]) -> bool:
 
 
 def _seen(pods: Sequence[PodState]) -> list[_Seen]:
-    """Each rank once. Of several pods that claim a rank, it is that one's whose place fits, or nobody's: no
-    pod speaks for another's."""
+    """Each rank once: no pod speaks for another's.
+
+    Where more than half of the pods have ranks by their index, a claim out of that order is not believed.
+    Where there is no such order, a rank that two pods claim is neither's.
+    """
+    pods = _of_this_run(pods)
     claims = Counter(state.rank for pod in pods for state in pod.ranks if state.rank is not None)
-    of_pod = median_low([len(pod.ranks) for pod in pods if pod.ranks] or [1])
+    size = _ranks_of_a_pod(pods)
     found = []
     for pod in pods:
         for state in pod.ranks:
             rank = state.rank
-            if rank is not None and claims[rank] > 1 and pod.index != rank // of_pod:
+            if rank is not None and (claims[rank] > 1 if size is None else pod.index != rank // size):
                 rank = None
             found.append(_Seen(rank, pod, state))
     return found[:MAX_STATES]
+
+
+def _of_this_run(pods: Sequence[PodState]) -> Sequence[PodState]:
+    """Without files that ranks wrote before this run began: fewer ranks, or others, have come since."""
+    began = [
+        state.began
+        for pod in pods
+        for state in pod.ranks
+        if state.began is not None and state.state not in ("ended", "over")
+    ]
+    if not began:
+        return pods
+    since = median_low(began)
+    return [
+        msgspec.structs.replace(
+            pod,
+            ranks=tuple([state for state in pod.ranks if state.written is None or state.written >= since]),
+        )
+        for pod in pods
+    ]
+
+
+def _ranks_of_a_pod(pods: Sequence[PodState]) -> int | None:
+    """How many, where more than half of the pods have those that their index says; else None."""
+    having = [pod for pod in pods if any(state.rank is not None for state in pod.ranks)]
+    sizes = Counter(
+        len(pod.ranks)
+        for pod in having
+        if all(state.rank is not None and state.rank // len(pod.ranks) == pod.index for state in pod.ranks)
+    )
+    return next((size for size, number in sizes.items() if 2 * number > len(having)), None)
 
 
 def _grouped(seen: Iterable[_Seen]) -> list[list[_Seen]]:

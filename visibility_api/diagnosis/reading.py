@@ -1,9 +1,9 @@
 """What one pod prints of its training processes, at the request of `probing/rank_states.py`: hostile bytes.
 
-@now SECONDS MACHINE            by the pod's clock
+@now SECONDS MACHINE HOST       by the pod's clock
 @self PID                       of what prints this
 @rank RANK                      then the rank's file, as the reporter has written it
-@trace RANK                     then CPython's own dump, while the interpreter cannot run
+@trace RANK                     then CPython's own dump, if it is newer than that file
 @proc PID PARENT STATE TICKS SYSCALL WCHAN NAME
 @cpu PID STATE TICKS            a second later
 @end
@@ -77,6 +77,8 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     section: str = ""  # of SECTIONS, the one that it marks
     has_file: bool = True  # the reporter writes of it
     world_size: int | None = None  # ranks of its run, as it says
+    began: float | None = None  # its run, in Unix seconds by the pod's clock
+    written: float | None = None  # the file, by the same clock
 
 
 class _Process(NamedTuple):
@@ -92,7 +94,7 @@ class _Printed:
 
     def __init__(self, output: bytes) -> None:
         self.now: float | None = None
-        self.machine, self.own = "", -1
+        self.machine, self.host, self.own = "", "", -1
         self.files: dict[int, bytes] = {}
         self.traces: dict[int, bytes] = {}
         self.processes: dict[int, _Process] = {}
@@ -106,7 +108,7 @@ class _Printed:
         numbers = [count(int(word)) if _is_number(word) else None for word in words]
         match kind, numbers:
             case "@now", [int(now), *_] if self.now is None:
-                self.now, self.machine = float(now), words[1] if len(words) > 1 else ""
+                self.now, self.machine, self.host, *_ = float(now), *words[1:], "", ""
             case "@self", [int(pid)]:
                 self.own = pid
             case "@rank", [int(rank)] if len(self.files) < MAX_RANKS:
@@ -141,9 +143,11 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
     pid = count(file.get("pid")) if isinstance(file, dict) else None
     if pid is None or count(file.get("rank")) != rank:
         return None
+    if printed.host and file.get("host", printed.host) != printed.host:
+        return None  # of another pod, on a volume that both have
     stack = file.get("stack") if isinstance(file.get("stack"), dict) else {}
     frames, since = _frames(stack.get("frames")), _time(stack.get("since"))
-    written = _age_s(printed.now, _time(file.get("time")))
+    began, written = _time(file.get("began")), _time(file.get("time"))
     process = printed.processes.get(pid)
     state, is_busy = _state(printed, pid)
     is_busy = is_busy or (True if _uses_accelerator(file.get("accelerators")) else is_busy)
@@ -163,10 +167,16 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         state=state,
         place=place_of(frames),
         frames=frames,
-        for_s=_age_s(printed.now, since) if is_sampled else step_at if step_at is not None else written,
+        for_s=_age_s(printed.now, since)
+        if is_sampled
+        else _age_s(printed.now, written)
+        if step_at is None
+        else step_at,
         is_busy=is_busy,
         call=process.call if process is not None else "",
         world_size=count(file.get("worldSize")),
+        began=began.timestamp() if began is not None else None,
+        written=written.timestamp() if written is not None else None,
         section=section if isinstance(section, str) and section in SECTIONS else "",
     )
 

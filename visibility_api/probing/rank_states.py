@@ -28,12 +28,12 @@ IN_THREAD_BYTES = 16 * 1024  # so much is read in half a millisecond
 
 # POSIX, as busybox has it. $1: the path of the progress file. `read` takes no part of a file but its line.
 _SHELL = """
-set -f; p=$1; echo "@now $(date +%s) $(uname -m)"; echo "@self $$"; n=0; set +f
+set -f; p=$1; echo "@now $(date +%s) $(uname -m) $(uname -n)"; echo "@self $$"; n=0; set +f
 for f in "$p".rank-*; do set -f
 k=${f##*.rank-}; case $k in *[!0-9]*|"") continue;; esac
 [ -f "$f" ] || continue; n=$((n+1)); [ $n -le RANKS ] || break
 echo "@rank $k"; head -c 2048 "$f"; echo
-t=$f.trace; [ -s "$t" ] && [ -f "$t" ] || continue
+t=$f.trace; [ -s "$t" ] && [ "$t" -nt "$f" ] && [ -f "$t" ] || continue
 echo "@trace $k"; tail -c 4096 "$t"; echo
 done
 look() { set +f; n=0; for d in /proc/[0-9]*; do set -f
@@ -48,7 +48,7 @@ w=1; look; sleep 1; w=2; look; echo @end
 """
 _PYTHON = """
 import glob,os,platform,sys,time
-p=sys.argv[1];print('@now',int(time.time()),platform.machine());print('@self',os.getpid())
+p=sys.argv[1];print('@now',int(time.time()),platform.machine(),platform.node());print('@self',os.getpid())
 def read(f,n=4096):
     try:
         with open(f,'rb') as h:return h.read(n).decode('utf-8','replace')
@@ -57,7 +57,7 @@ for f in glob.glob(glob.escape(p)+'.rank-*')[:RANKS*2]:
     k=f.rpartition('.rank-')[2]
     if not(k.isdigit() and os.path.isfile(f)):continue
     print('@rank',k);print(read(f,2048));t=f+'.trace'
-    if os.path.isfile(t) and os.path.getsize(t):
+    if os.path.isfile(t) and os.path.getsize(t) and os.path.getmtime(t)>os.path.getmtime(f):
         print('@trace',k);print(read(t,1<<20)[-4096:])
 def look(first):
     for i in [d for d in os.listdir('/proc') if d.isdigit()][:PROCESSES]:
