@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from .errors import ApiError, UnreachableError, refusal
@@ -21,15 +21,15 @@ _EMPTY_PAUSE_S = 1.0  # after a connection that brought nothing, not even a book
 
 @dataclass(frozen=True)
 class JobEvent:
-    """One change. `type` is ADDED, MODIFIED or DELETED; a job that is DELETED is as it was last."""
+    """One change. `type` is ADDED, MODIFIED or DELETED; a job that is DELETED is as it was last.
+
+    With `resource_version` a later `watch_jobs` goes on after this change. It is None until the whole list
+    has been told, for no version has only a part of it.
+    """
 
     type: str
     job: Job
-
-    @property
-    def resource_version(self) -> str:
-        """Where a later `watch_jobs(resource_version=…)` goes on."""
-        return self.job.metadata.resource_version or ""
+    resource_version: Optional[str] = None
 
 
 class Watching:
@@ -71,9 +71,8 @@ class Watching:
         events = [JobEvent("DELETED", self._told.pop(key)) for key in gone]
         for key, item in found.items():
             events += self._take(key, item, "ADDED")
-        self._version = document["metadata"]["resourceVersion"]
         self._succeed()
-        return events
+        return self._advance(document, events)
 
     def take_line(self, line: bytes) -> List[JobEvent]:
         """The changes that a line of a watch brings. Raises ApiError for an error event."""
@@ -84,14 +83,13 @@ class Watching:
         if type_ == "ERROR":
             raise refusal(int(item.get("code") or 500), json.dumps(item).encode())
         self._succeed()
-        self._version = item["metadata"]["resourceVersion"]
         if type_ == "BOOKMARK":
-            return []
+            return self._advance(item, [])
         key = _key(item)
         if type_ != "DELETED":
-            return self._take(key, item, type_)
+            return self._advance(item, self._take(key, item, type_))
         self._told.pop(key, None)
-        return [JobEvent("DELETED", Job.model_validate(item))]
+        return self._advance(item, [JobEvent("DELETED", Job.model_validate(item))])
 
     def refuse(self, failure: Union[ApiError, UnreachableError]) -> Pause:
         """What comes before the next call. Raises what another try does not change."""
@@ -110,6 +108,12 @@ class Watching:
         if not isinstance(received, Answer) or received.code != 200:
             return self.refuse(failure_of(received))
         return Pause(0.0 if self._has_heard else _EMPTY_PAUSE_S * random.uniform(0.5, 1.0))
+
+    def _advance(self, document: Dict[str, Any], events: List[JobEvent]) -> List[JobEvent]:
+        """The events of one answer: its version counts from the last one on."""
+        before, self._version = self._version, str(document["metadata"]["resourceVersion"])
+        versions = [*[before] * (len(events) - 1), self._version]
+        return [replace(each, resource_version=version) for each, version in zip(events, versions)]
 
     def _succeed(self) -> None:
         self._has_begun, self._has_heard, self._failures = True, True, 0

@@ -28,7 +28,7 @@ def listed(version: int, *items: dict[str, Any]) -> Answer:
 
 
 def told(events: list[JobEvent]) -> list[tuple[str, str, str]]:
-    return [(each.type, each.job.name, each.resource_version) for each in events]
+    return [(each.type, each.job.name, each.job.metadata.resource_version or "") for each in events]
 
 
 def parameters(watching: Watching) -> dict[str, str]:
@@ -82,6 +82,22 @@ def test_a_watch_from_a_known_version_lists_nothing() -> None:
     assert not watching.is_listing
     assert told(watching.take_line(line("MODIFIED", item("bert", 12)))) == [("MODIFIED", "bert", "12")]
     assert told(watching.take_line(line("DELETED", item("gpt", 13)))) == [("DELETED", "gpt", "13")]
+
+
+def test_a_later_watch_goes_on_where_nothing_is_lost_and_nothing_told_twice() -> None:
+    def versions(events: list[JobEvent]) -> list[str | None]:
+        return [each.resource_version for each in events]
+
+    watching = Watching("/x", [])
+    # Before all of the list is told there is no such place: begin with a list again.
+    assert versions(watching.take_list(listed(10, item("a", 5), item("b", 7), item("c", 3)))) == [
+        None,
+        None,
+        "10",
+    ]
+    assert versions(watching.take_line(line("MODIFIED", item("a", 12)))) == ["12"]
+    assert versions(watching.take_line(line("ADDED", item("a", 15, uid="another")))) == ["12", "15"]
+    assert versions(watching.take_line(line("DELETED", item("b", 16)))) == ["16"]
 
 
 def test_what_never_answered_is_given_up_and_what_did_is_not() -> None:

@@ -166,4 +166,4 @@ async def test_a_watch_that_is_cut_at_random_tells_each_change_once(
 
 
 def _told(events: list[JobEvent]) -> list[tuple[str, str, str]]:
-    return [(each.type, each.job.name, each.resource_version) for each in events]
+    return [(each.type, each.job.name, each.job.metadata.resource_version or "") for each in events]
