@@ -26,7 +26,7 @@ _DEPENDENCIES = (
     "pyyaml",
     "typing_extensions",
 )
-_PACKAGES = ("trainjob_cli", "trainjob_client")
+_PACKAGES = ("trainjob_cli", "trainjob_client", "trainjob_progress")
 _SCRIPT = b"""#!/usr/bin/env python3
 import sys
 from pathlib import Path

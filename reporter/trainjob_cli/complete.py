@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import Any, List, Sequence
 
 from .main import OUTPUTS, commands, ordered
@@ -30,9 +31,9 @@ def candidates(words: Sequence[str]) -> List[str]:
             return [each for each in choices if each.startswith(last)]
     command, *rest = ordered(before) if before else ["get"]
     if last.startswith("-"):
-        options = [
-            name for each in commands.commands[command].params for name in each.opts if name.startswith("--")
-        ]
+        known = commands.commands.get(command)
+        params = known.params if known is not None else []
+        options = [name for each in params for name in each.opts if name.startswith("--")]
         return sorted(each for each in options if each.startswith(last))
     found = [] if before else list(commands.commands)
     with contextlib.suppress(Exception):  # of any kind: no cluster, no rights, a flag without its value
@@ -50,7 +51,7 @@ def _names(previous: str, command: str, rest: Sequence[str]) -> List[str]:
     flags = _flags(command, rest)
     if previous == "--context":
         return kubeconfig.context_names(flags.get("kubeconfig"))
-    api = Api({**flags, "request_timeout": 3.0})
+    api = Api(flags, end=time.monotonic())  # asked once, and briefly
     if previous in ("-n", "--namespace"):
         items = api.read("/api/v1/namespaces")["items"]
         return [each["metadata"]["name"] for each in items]

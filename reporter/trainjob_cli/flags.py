@@ -23,12 +23,19 @@ _VALUED = (  # flags of kubectl with a value, for every command
 )
 
 
+class ReaderGone(Exception):
+    """Nobody reads what is printed. A BrokenPipeError itself click takes for an error, and ends with 1."""
+
+
 def kubectl_flags(function: Callable[..., Any]) -> Callable[..., Any]:
-    """kubectl's flags, collected into an Api."""
+    """kubectl's flags, collected into an Api. Raises ReaderGone."""
 
     def call(**given: Any) -> Any:
         flags = {key: given.pop(key) for key in list(given) if key in _KEYS}
-        return function(Api(flags), **given)
+        try:
+            return function(Api(flags), **given)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
     call.__click_params__ = list(getattr(function, "__click_params__", ()))  # type: ignore[attr-defined]

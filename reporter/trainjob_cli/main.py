@@ -18,7 +18,7 @@ try:
     from trainjob_client.errors import ApiError, ClientError
 
     from .api import Api
-    from .flags import kubectl_flags
+    from .flags import ReaderGone, kubectl_flags
 except ModuleNotFoundError as error:
     if error.name not in ("click", "httpx", "yaml"):
         raise
@@ -203,7 +203,11 @@ def dashboard(api: Api, port: int, no_browser: bool) -> int:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTION]... -- COMMAND...")
 def run(words: Tuple[str, ...]) -> int:
     """Run a command here and report what it prints: python -m trainjob_progress.run."""
-    os.execv(sys.executable, [sys.executable, "-m", "trainjob_progress.run", *words])  # noqa: S606
+    # Not by PYTHONPATH, which the command would inherit: in krew's archive are packages that it may have too.
+    library = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = f"import sys; sys.path[:] = [*filter(None, sys.path), {library!r}]"
+    start = f"{path}; from trainjob_progress.run import main; sys.exit(main())"
+    os.execv(sys.executable, [sys.executable, "-c", start, *words])  # noqa: S606
     return 1
 
 
@@ -264,7 +268,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
         return 141
     return 1

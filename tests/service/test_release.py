@@ -93,6 +93,12 @@ def test_krews_archive_has_all_that_the_plugin_imports(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "cannot be read: No such file or directory" in ran.stderr
     assert os.access(link, os.X_OK)
+    (tmp_path / "signal.py").write_text("raise SystemExit('of the directory')")
+    words = ["run", "--", sys.executable, "-c", "import os; print(os.environ.get('PYTHONPATH'))"]
+    argv = [sys._base_executable, "-I", "-S", str(link), *words]  # it starts one with site-packages
+    env = {"TMPDIR": str(tmp_path)}
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "None\n", "")
 
 
 def test_helm_renders_the_packed_chart_as_that_of_the_checkout(tmp_path: Path) -> None:

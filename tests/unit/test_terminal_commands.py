@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -252,6 +253,17 @@ def test_a_server_and_a_token_need_no_kubeconfig(
     assert run(*words, "-s", "https://example", "--context", "none")[0] == 1
 
 
+def test_a_reader_that_goes_ends_a_command_as_a_signal_would(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = {"items": []}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as stdout:
+        monkeypatch.setattr("sys.stdout", stdout)
+        assert commands.main(["-o", "json"]) == 141
+
+
 def test_an_empty_list_says_so_as_kubectl_does(cluster: Cluster, run: Run) -> None:
     cluster.answers[f"{TEAM}/trainingjobs"] = table()
     assert run() == (0, "", "No resources found in team-a namespace.\n")
@@ -476,9 +488,21 @@ def test_a_check_ends_at_the_first_broken_link(cluster: Cluster, run: Run) -> No
         (["get", "--context", ""], ["one"]),
         (["top", "--win"], ["--window"]),
         (["logs", "-n", ""], []),
+        (["--help", "-"], []),
+        (["-h", ""], []),
     ],
 )
 def test_kubectl_is_told_what_may_come_next(cluster: Cluster, typed: list[str], found: list[str]) -> None:
     rows = (("trainjobs.bert", "TrainJob", "Running"), ("pytorchjobs.mlp", "PyTorchJob", "Failed"))
     cluster.answers[f"{TEAM}/trainingjobs"] = table(*rows)
     assert complete.candidates(typed) == found
+
+
+def test_completion_asks_a_silent_server_once(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = refusal(503, "ServiceUnavailable", "later")
+    clock = Clock(monkeypatch)
+    assert complete.candidates(["logs", ""]) == []
+    assert clock.slept == 0.0
+    assert [each.timeout_s for each in cluster.asked] == [2.0]
