@@ -8,7 +8,8 @@ process in thirty. For the same reason there is no watchdog where there is no su
 When it elapses, a signal comes to that very thread, and faulthandler's handler writes all stacks, in C.
 `faulthandler.dump_traceback_later` is not used: there is one for each process, and it is the program's.
 The signal is SIGURG, which does nothing where nobody handles it; where somebody does, there is no watchdog.
-A program may close our descriptor and open a file that gets its number: each use looks first whose it is.
+A program may close our descriptor and open a file that gets its number: each use looks first whose it is. The
+handler in C cannot look: the number is one that a new file does not get.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 SPENT_S = 0.03  # on the CPU, waiting for the lock: mostly after 5 to 60 s
+ASIDE = 200  # a descriptor: a new file gets the lowest number that is free
 _OWN_CPU = 3  # CLOCK_THREAD_CPUTIME_ID
 _TO_THREAD = 4  # SIGEV_THREAD_ID
 
@@ -50,6 +52,7 @@ class Watchdog:
     def __init__(self, path: str) -> None:
         import ctypes
         import faulthandler
+        import fcntl
 
         class Event(ctypes.Structure):  # struct sigevent
             _fields_ = (
@@ -58,7 +61,7 @@ class Watchdog:
             )  # fmt: skip
 
         self._make_event, self._ctypes, self._faulthandler = Event, ctypes, faulthandler
-        self._register = faulthandler.register
+        self._register, self._fcntl = faulthandler.register, fcntl
         own = ctypes.CDLL(None)
         self._library = own if hasattr(own, "timer_create") else ctypes.CDLL("librt.so.1")
         self._library.timer_create, self._library.sigaction  # noqa: B018 — or AttributeError
@@ -81,7 +84,7 @@ class Watchdog:
             if self._find_handler() or threading.get_native_id() == os.getpid():  # or a greenlet
                 self._is_over = True
                 return
-            self._file = open_anew(self._path)
+            self._file = self._put_aside(open_anew(self._path))
             self._opened = os.fstat(self._file)
             self._register(signal.SIGURG, file=self._file, all_threads=True, chain=False)
             self._handler = self._find_handler()
@@ -116,6 +119,15 @@ class Watchdog:
         self._faulthandler.unregister(signal.SIGURG)
         if self._is_own(file):
             os.close(file)
+
+    def _put_aside(self, file: int) -> int:
+        """The same file under another number, if as many may be open."""
+        try:
+            aside = self._fcntl.fcntl(file, self._fcntl.F_DUPFD_CLOEXEC, ASIDE)
+        except OSError:
+            return file
+        os.close(file)
+        return aside
 
     def _is_own(self, file: int) -> bool:
         try:

@@ -337,6 +337,7 @@ TAKEN = """
     number = find_own()
     if {is_closed_first}:
         os.close(number)
+        assert os.open(os.devnull, os.O_RDONLY) < number  # what is opened next gets another number
         wait(1.2)
         assert not is_handled()
     os.dup2(os.open(sys.argv[1] + ".theirs", os.O_CREAT | os.O_WRONLY), number)
