@@ -22,6 +22,11 @@ _OPERATORS: Dict[str, Callable[[float, float], bool]] = {
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _INTERVAL_S = 2.0
 
+# Phases and conditions. `models` has them too, but needs pydantic, which the plugin does without.
+_PHASES = ("pending", "initializing", "running", "suspended", "failed", "unknown")
+_FAULTS = ("diverged", "stalled", "noprogress", "straggling", "plateaued", "atrisk", "lowgoodput")
+_WORDS = (*_PHASES, *_FAULTS, "reporting", "fresh")
+
 Holds = Callable[[Dict[str, Any]], bool]
 
 
@@ -37,7 +42,7 @@ def read_until(text: str) -> Holds:
         return lambda job: (dig(job, "status", "progressPercentage") or 0) >= percent
     if found := _EXPRESSION.match(text):
         return _compares(*found.groups())
-    if re.fullmatch(r"[a-z]+", word):
+    if word in _WORDS:
         return lambda job: (
             word == job["status"]["phase"].lower()
             or any(

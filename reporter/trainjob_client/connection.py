@@ -13,6 +13,7 @@ import httpx
 from .credentials import CredentialSource, authority
 from .errors import ConfigError
 from .kubeconfig import Context
+from .proxies import proxy_of_environment
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 USER_AGENT = "trainjob-progress"
@@ -49,11 +50,13 @@ class Connection:
         return self._tls is None or self.credentials.is_due
 
     def arguments(self) -> Dict[str, Any]:
-        """For `httpx.Client` or `httpx.AsyncClient`, after `prepare`."""
+        """For `httpx.Client` or `httpx.AsyncClient`, after `prepare`. Raises ConfigError."""
+        server = _address_of(self.context.cluster["server"])
         return {
-            "base_url": self.context.cluster["server"],
+            "base_url": server,
             "verify": self._tls,
-            "proxy": self.context.cluster.get("proxy-url") or None,  # else HTTPS_PROXY and NO_PROXY
+            "proxy": self.context.cluster.get("proxy-url") or proxy_of_environment(server),
+            "trust_env": False,
             "timeout": self._timeout,
             "headers": {"User-Agent": USER_AGENT},
         }
@@ -71,6 +74,16 @@ class Connection:
         """`tls-server-name`: the name that is sent, and that the certificate must have."""
         name = self.context.cluster.get("tls-server-name")
         return {"sni_hostname": name} if name else {}
+
+
+def _address_of(server: Any) -> httpx.URL:
+    try:
+        found = httpx.URL(server)
+        if found.scheme in ("http", "https") and found.host:
+            return found
+    except (httpx.InvalidURL, TypeError, ValueError):
+        pass
+    raise ConfigError(f"The server {server} of the kubeconfig is no address such as https://example:6443.")
 
 
 def _impersonation(user: Mapping[str, Any]) -> "list[Tuple[str, str]]":

@@ -6,6 +6,7 @@ Reference: https://kubernetes.io/docs/reference/access-authn-authz/authenticatio
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -106,15 +107,14 @@ class CredentialSource:
         files = [str(each) for each in self._context.files]
         if kubectl is not None and files:
             env = {**os.environ, "KUBECONFIG": os.pathsep.join(files)}
-            asked = [kubectl, "--context", self._context.name, "get", "--raw", "/version"]
-            subprocess.run(asked, env=env, capture_output=True, check=False, timeout=60)  # noqa: S603
-            for file in files:
-                users = [kubeconfig.load(file, self._context.name).user] if Path(file).exists() else []
-                for user in users:
-                    config = (user.get("auth-provider") or {}).get("config") or {}
-                    token = str(config.get("id-token") or "")
-                    if token and (_end_of(token) or 0) - _SPARE_S > self._now():
-                        return token
+            who = ["--context", self._context.name, "--user", self._context.user_name]
+            asked = [kubectl, *who, "get", "--raw", "/version"]
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                subprocess.run(asked, env=env, capture_output=True, check=False, timeout=60)  # noqa: S603
+            config = (kubeconfig.user_of(self._context).get("auth-provider") or {}).get("config") or {}
+            token = str(config.get("id-token") or "")
+            if token and (_end_of(token) or 0) - _SPARE_S > self._now():
+                return token
         raise ConfigError(
             "The id-token of the kubeconfig has ended, and kubectl has not renewed it: log in anew."
         )

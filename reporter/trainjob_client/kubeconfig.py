@@ -28,6 +28,7 @@ class Context:
     user: Dict[str, Any] = field(default_factory=dict, repr=False)  # has secrets
     namespace: str = "default"
     name: str = ""
+    user_name: str = ""
     files: Sequence[Path] = ()  # that it was read from
 
 
@@ -62,8 +63,15 @@ def load(
         user=_named(merged["users"], user_name, "user") if user_name else {},
         namespace=chosen.get("namespace") or "default",
         name=name,
+        user_name=user_name,
         files=files,
     )
+
+
+def user_of(context: Context) -> Dict[str, Any]:
+    """What its files say of its user now. Raises ConfigError."""
+    users: Dict[str, Dict[str, Any]] = _merge(context.files, must_exist=False)["users"]
+    return users.get(context.user_name, {})
 
 
 def context_names(config_file: Union[str, Path, None] = None) -> List[str]:
@@ -73,9 +81,9 @@ def context_names(config_file: Union[str, Path, None] = None) -> List[str]:
 
 def _files(config_file: Union[str, Path, None]) -> List[Path]:
     if config_file is not None:
-        return [Path(config_file).expanduser()]
+        return [Path(config_file).expanduser().absolute()]
     named = [each for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
-    return [Path(each).expanduser() for each in named] or [Path("~/.kube/config").expanduser()]
+    return [Path(each).expanduser().absolute() for each in named] or [Path("~/.kube/config").expanduser()]
 
 
 def _merge(files: Sequence[Path], *, must_exist: bool) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import ssl
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import yaml
 
 from tests.certificates import Authority
-from trainjob_client import ConfigError, kubeconfig
+from trainjob_client import Client, ConfigError, kubeconfig
 from trainjob_client.connection import Connection
 from trainjob_client.credentials import CredentialSource
 from trainjob_client.kubeconfig import Context
@@ -63,7 +64,9 @@ def test_of_several_files_the_first_that_names_a_thing_counts(
     assert "mine" not in repr(found)
 
 
-def test_files_are_relative_to_the_kubeconfig_that_names_them(tmp_path: Path) -> None:
+def test_files_are_relative_to_the_kubeconfig_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "pki").mkdir()
     (tmp_path / "pki/ca.crt").write_bytes(b"ca")
     file = write(
@@ -73,6 +76,10 @@ def test_files_are_relative_to_the_kubeconfig_that_names_them(tmp_path: Path) ->
         contexts={"one": {"cluster": "a"}},
     )
     assert kubeconfig.load(file).cluster["certificate-authority"] == str(tmp_path / "pki/ca.crt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "config")
+    found = kubeconfig.load()
+    assert (found.cluster["certificate-authority"], found.files) == (str(tmp_path / "pki/ca.crt"), [file])
 
 
 def test_in_a_pod_the_service_account_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +271,7 @@ def test_an_id_token_counts_until_it_ends_and_kubectl_renews_it(
     assert fresh.current().authorization == f"Bearer {jwt(2000.0)}"
     kubeconfig_until(900.0, file)
     monkeypatch.setenv("PATH", str(tmp_path))
-    ended = source(provider(900.0), name="one", files=[file])
+    ended = source(provider(900.0), name="one", user_name="u", files=[file])
     with pytest.raises(ConfigError, match="has ended, and kubectl has not renewed it"):
         ended.current()
     renewed = kubeconfig_until(5000.0, tmp_path / "renewed")
@@ -274,7 +281,75 @@ def test_an_id_token_counts_until_it_ends_and_kubectl_renews_it(
     assert ended.current().authorization == f"Bearer {jwt(5000.0)}"
 
 
+def test_kubectl_may_renew_a_user_whose_context_is_in_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def users(end: float, name: str) -> Path:
+        config = {"id-token": jwt(end)}
+        return write(tmp_path / name, users={"u": {"auth-provider": {"name": "oidc", "config": config}}})
+
+    contexts = {"one": {"cluster": "a", "user": "u"}}
+    first = write(tmp_path / "first", current="one", clusters={"a": SERVER}, contexts=contexts)
+    second, renewed = users(900.0, "second"), users(5000.0, "renewed")
+    monkeypatch.setenv("KUBECONFIG", f"{first}{os.pathsep}{second}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\n/bin/cp {renewed} {second}\n")
+    kubectl.chmod(0o700)
+    found = CredentialSource(kubeconfig.load(), lambda: 1000.0)
+    assert found.current().authorization == f"Bearer {jwt(5000.0)}"
+
+    def hang(command: list[str], timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    users(900.0, "second")
+    monkeypatch.setattr("subprocess.run", hang)
+    with pytest.raises(ConfigError, match="kubectl has not renewed it"):
+        CredentialSource(kubeconfig.load(), lambda: 1000.0).current()
+
+
 # --- requests
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy", "proxy"),
+    [
+        ("https://10.1.2.3:6443", "", "http://proxy:3128"),
+        ("https://10.1.2.3:6443", "10.0.0.0/8", None),
+        ("https://10.1.2.3:6443", "192.168.0.0/16, 10.1.2.3", None),
+        ("https://10.1.2.3:6443", "10.1.2.3:443,10.1.2.4,10.0.0.0/x", "http://proxy:3128"),
+        ("https://[fd00::1]:6443", "fd00::/8", None),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443", None),
+        ("https://[fd00::1]:6443", "fd00::1", None),
+        ("https://[fd00::1]:6443", "fd00::2,10.0.0.0/8", "http://proxy:3128"),
+        ("https://api.example.com", "example.com", None),
+        ("https://api.example.com", ".example.com:443", None),
+        ("https://api.example.com", "*.Example.com", None),
+        ("https://api.example.com", "*", None),
+        ("https://example.com", ".example.com", "http://proxy:3128"),
+        ("https://anexample.com", "example.com", "http://proxy:3128"),
+        ("https://localhost:6443", "", None),
+        ("https://127.0.0.5:6443", "", None),
+        ("http://api.example.com", "", None),
+    ],
+)
+def test_the_proxy_of_the_environment_is_gos(
+    monkeypatch: pytest.MonkeyPatch, server: str, no_proxy: str, proxy: str | None
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    arguments = Connection(Context({"server": server})).arguments()
+    assert (arguments["proxy"], arguments["trust_env"]) == (proxy, False)
+
+
+@pytest.mark.parametrize("server", ["example:6443", "https://", "https://example:port"])
+def test_a_server_that_is_no_address_is_named(server: str) -> None:
+    with pytest.raises(ConfigError, match="of the kubeconfig is no address") as raised:
+        Client(connection=Connection(Context({"server": server}))).list_jobs()
+    assert server in str(raised.value)
 
 
 def test_a_private_key_is_in_no_file_that_others_read_or_that_stays(

@@ -17,6 +17,7 @@ from trainjob_cli.api import UsageError
 from trainjob_cli.listing import render
 from trainjob_cli.reading import readable
 from trainjob_cli.terminal import Terminal
+from trainjob_client.models import CONDITION_TYPES, PHASES
 from trainjob_client.requests import PREFIX, Answer, Call
 from trainjob_client.session import Session
 
@@ -140,10 +141,15 @@ def test_what_may_be_waited_for(until: str, holds: bool) -> None:
     assert waiting.read_until(until)(RUNNING) is holds
 
 
-@pytest.mark.parametrize("until", ["", "loss<", "loss<low", "a b", "50 %"])
+@pytest.mark.parametrize("until", ["", "finshed", "created", "loss<", "loss<low", "a b", "50 %"])
 def test_what_cannot_be_waited_for_is_refused(until: str) -> None:
     with pytest.raises(UsageError, match="--until"):
         waiting.read_until(until)
+
+
+def test_each_phase_and_condition_may_be_waited_for() -> None:
+    for word in (*PHASES, *CONDITION_TYPES):
+        waiting.read_until(word)
 
 
 @pytest.mark.parametrize(
