@@ -40,9 +40,10 @@ class AsyncSession:
 
     async def send(self, call: Call) -> Received:
         try:
+            renewals = self.connection.credentials.renewals
             answer = await self._send(call)
             if answer.code == 401 and self.connection.credentials.can_renew:
-                self.connection.credentials.renew()
+                self.connection.credentials.renew(renewals)
                 answer = await self._send(call)
             return answer
         except httpx.RequestError as error:
@@ -55,12 +56,13 @@ class AsyncSession:
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator["tuple[Answer, AsyncIterator[bytes]]"]:
         try:
+            renewals = self.connection.credentials.renewals
             async with self._begin(call) as response:
                 is_refused = response.status_code == 401 and self.connection.credentials.can_renew
                 if not is_refused:
                     yield await _lines_of(response)
             if is_refused:
-                self.connection.credentials.renew()
+                self.connection.credentials.renew(renewals)
                 async with self._begin(call) as response:
                     yield await _lines_of(response)
         except httpx.RequestError as error:

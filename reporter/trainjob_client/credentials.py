@@ -42,6 +42,7 @@ class CredentialSource:
         self._context = context
         self._now = now
         self._held: Optional[Credentials] = None
+        self.renewals = 0
 
     @property
     def is_due(self) -> bool:
@@ -54,9 +55,10 @@ class CredentialSource:
         """Whether others may come after a 401."""
         return any(key in self._context.user for key in ("exec", "tokenFile", "auth-provider"))
 
-    def renew(self) -> None:
-        """The server refuses these: `current` makes others."""
-        self._held = None
+    def renew(self, renewals: int) -> None:
+        """The server refuses those that were made after so many: `current` makes others, unless it has."""
+        if renewals == self.renewals:
+            self._held, self.renewals = None, renewals + 1
 
     def current(self) -> Credentials:
         """Raises ConfigError."""

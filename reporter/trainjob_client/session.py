@@ -42,9 +42,10 @@ class Session:
     def send(self, call: Call) -> Received:
         """One request; a second one when the credentials had to be renewed."""
         try:
+            renewals = self.connection.credentials.renewals
             answer = self._send(call)
             if answer.code == 401 and self.connection.credentials.can_renew:
-                self.connection.credentials.renew()
+                self.connection.credentials.renew(renewals)
                 answer = self._send(call)
             return answer
         except httpx.RequestError as error:
@@ -58,10 +59,11 @@ class Session:
     def stream(self, call: Call) -> Iterator["tuple[Answer, Iterator[bytes]]"]:
         """The answer, and its lines when it is a 200. Raises UnreachableError when it is cut."""
         try:
+            renewals = self.connection.credentials.renewals
             response = self._begin(call)
             if response.status_code == 401 and self.connection.credentials.can_renew:
                 response.close()
-                self.connection.credentials.renew()
+                self.connection.credentials.renew(renewals)
                 response = self._begin(call)
             try:
                 if response.status_code != 200:

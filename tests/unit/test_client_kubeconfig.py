@@ -216,7 +216,7 @@ def test_a_credential_plugin_is_told_of_the_cluster_and_run_again_when_its_token
     found._now = lambda: 1200.0
     found.current()
     assert (tmp_path / "runs").read_text() == ".."
-    found.renew()
+    found.renew(found.renewals)
     found.current()
     assert (tmp_path / "runs").read_text() == "..."
 

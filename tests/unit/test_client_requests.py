@@ -53,7 +53,7 @@ class FakeConnection(Connection):
     def arguments(self) -> dict[str, Any]:
         def handle(request: httpx.Request) -> httpx.Response:
             self.asked.append(request)
-            return self._answer(request)
+            return self._answer(request)  # an awaitable one will do for AsyncClient
 
         return {"base_url": self.context.cluster["server"], "transport": httpx.MockTransport(handle)}
 
@@ -271,6 +271,30 @@ async def test_requests_at_the_same_time_run_a_plugin_once(tmp_path: Path) -> No
     async with AsyncClient(connection=connection) as client:
         await asyncio.gather(*(client.list_jobs() for _ in range(6)))
     assert (tmp_path / "runs").read_text() == "."
+
+
+async def test_a_refusal_that_comes_late_ends_no_token_that_was_made_since(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("old")
+    late, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        is_new = request.headers["Authorization"] == "Bearer new"
+        if not is_new and "/late/" in request.url.path:
+            late.set()
+            await go.wait()
+        return httpx.Response(200 if is_new else 401, json={"items": []})
+
+    connection = FakeConnection(answer, {"tokenFile": str(token)})  # type: ignore[arg-type]
+    async with AsyncClient(connection=connection) as client:
+        waits = asyncio.create_task(client.list_jobs(namespace="late"))
+        await late.wait()
+        token.write_text("new")
+        await client.list_jobs()
+        made = connection.credentials.current()
+        go.set()
+        assert await waits == []
+    assert connection.credentials.current() is made
 
 
 class Renewing(FakeConnection):
