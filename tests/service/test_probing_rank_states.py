@@ -28,9 +28,15 @@ POD = PodState(name="bert-node-0", container_name="node", index=0)
 PROGRAMS = {"sh": ("sh", "-c", SHELL, "sh"), "python3": (sys.executable, "-c", PYTHON)}
 
 
+NAMED = "open('/proc/self/comm', 'w').write('a\\nb) c\\n'); print(flush=True); import time; time.sleep(600)"
+
+
 @pytest.fixture
 def stopped() -> Iterator[int]:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+    """A process whose name has more than one line."""
+    with subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         yield process.pid
@@ -63,7 +69,7 @@ def test_files_of_ranks_and_states_of_processes_are_printed(
     assert printed.stderr == b""
     found = {each.rank: each for each in read_pod(printed.stdout)}
     assert {rank: each.state for rank, each in found.items()} == {0: "", 1: "stopped", 2: "ended", 3: "held"}
-    assert found[3].frames == ("train:f:7",)
+    assert found[3].frames == ("train.py:f:7",)
     assert found[0].step == 41
 
 

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from visibility_api.diagnosis.judging import MAX_STATES, PodState, diagnose
 from visibility_api.diagnosis.places import place_of
-from visibility_api.diagnosis.reading import MAX_PLAIN, MAX_RANKS, RankState, read_pod
+from visibility_api.diagnosis.reading import MAX_FRAMES, MAX_PLAIN, MAX_RANKS, RankState, read_pod
 from visibility_api.diagnosis.result import MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges
 
 NOW = datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
@@ -214,6 +215,13 @@ C10D = "torch.distributed.distributed_c10d"
             id="no shell",
         ),
         pytest.param(
+            pods(*(state(rank, (), state="over") if rank > 3 else state(rank) for rank in range(6))),
+            "RankFinished",
+            [4, 5],
+            "Rank 4 (gpu-4), rank 5 (gpu-5) have finished their run; 4 ranks wait for them in all_reduce.",
+            id="two are over",
+        ),
+        pytest.param(
             [PodState(name="bert-launcher"), *pods(state(0), state(1, LOADER))],
             "InDataLoader",
             [1],
@@ -359,6 +367,17 @@ def test_whatever_pods_claim_a_diagnosis_is_small() -> None:
     assert len(blamed.suspects) <= MAX_SUSPECTS
 
 
+def test_stacks_add_16_kib_to_a_jobs_state_at_most() -> None:
+    frames = [f"{'数' * 99}{n}:{'載' * 100}:1234567" for n in range(MAX_FRAMES)]
+    outputs = [printed(file(rank, stack={"frames": [f"m{rank}:f:1", *frames]})) for rank in range(9)]
+    found = [
+        PodState(name="x" * 63, node_name="y" * 63, index=rank, ranks=tuple(read_pod(output)))
+        for rank, output in enumerate(outputs)
+    ]
+    made = diagnose(found, NOW)
+    assert 12_000 < len(msgspec.json.encode(made)) < 16 * 1024
+
+
 @pytest.mark.parametrize(
     ("frames", "where"),
     [
@@ -378,6 +397,9 @@ def test_whatever_pods_claim_a_diagnosis_is_small() -> None:
         ),
         (["threading:wait:3", "train:main:1"], "a wait for another thread or process"),
         (["socket:readinto:3", "urllib3.connectionpool:urlopen:1"], "a request over the network"),
+        (["datasets.arrow_dataset:f:1", "train.py:main:1"], "the data loader"),
+        (["datasets:f:1", "train.py:main:1"], "the program's own code"),
+        (["requests.py:f:1", "train.py:main:1"], "the program's own code"),
         (["torchvision:f:1", "train.py:Trainer.main:1"], "the program's own code"),
         (["torch._tensor:Tensor.backward:1", "train.py:main:1"], "the backward pass"),
         ((), "a place that is not known"),
@@ -449,7 +471,7 @@ Thread 0x00007f12 [python3] (most recent call first):
             {
                 "state": "held",
                 "for_s": 400.0,
-                "frames": ("train:work:12", "torch.utils.data.dataloader:__next__:700"),
+                "frames": ("train.py:work:12", "torch.utils.data.dataloader:__next__:700"),
             },
             id="CPython's dump of one whose interpreter is held",
         ),
@@ -466,6 +488,16 @@ Thread 0x00007f12 [python3] (most recent call first):
             printed(file(stack={"frames": ["/etc/passwd:f:1", "a b:c:1", "m:f:1", 7, "x" * 999]})),
             {"frames": ("m:f:1",), "for_s": 400.0},
             id="names of code only",
+        ),
+        pytest.param(
+            printed(file(stack={"frames": ["数据.載入:Läufer.läuft:1"]})),
+            {"frames": ("__.__:L_ufer.l_uft:1",)},
+            id="in ASCII",
+        ),
+        pytest.param(
+            printed(file(stack={"frames": [*["m:f:1"] * 12, *LOADER]})),
+            {"frames": ("m:f:1",) * 8, "place": place_of(LOADER)},
+            id="a few",
         ),
         pytest.param(
             printed(file(stack=None, section="evaluation")),
@@ -500,8 +532,9 @@ def test_what_a_pod_prints_of_a_rank(output: bytes, expected: dict[str, object])
         printed(file(pid=-1), pid=99),
         printed(f"@rank 4\n{file().partition(chr(10))[2]}", pid=99),
         printed("@rank 3\n[" + "[" * 5000, pid=99),
+        printed(file(rank=2**31), pid=99),
     ],
-    ids=["nothing", "an empty file", "no pid", "a file of another rank", "deep nesting"],
+    ids=["nothing", "an empty file", "no pid", "a file of another rank", "deep nesting", "a rank too high"],
 )
 def test_what_cannot_be_read_is_left_out(output: bytes) -> None:
     assert read_pod(output) == []

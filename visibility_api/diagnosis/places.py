@@ -104,6 +104,7 @@ _OF_PYTHON: tuple[tuple[tuple[str, ...], str, Place | None], ...] = (
     (("time",), r"sleep", _SLEEP),
     (("queue", "threading", "multiprocessing", "concurrent", "subprocess", "selectors"), _ANY, _LOCAL),
 )
+_OF_ONE_FILE = ("time", "queue", "threading", "socket", "ssl", "subprocess", "selectors")
 _TABLES = tuple(
     tuple((modules, re.compile(function), place) for modules, function, place in table)
     for table in (_LIBRARIES, _OF_PYTHON)
@@ -117,10 +118,18 @@ def place_of(frames: Sequence[str]) -> Place:
     for table in _TABLES:
         for frame in frames:
             module, qualified, *_ = frame.split(":")
+            if module.endswith(".py"):  # a file of the program, whatever its name
+                continue
             function = qualified.rpartition(".")[2]
             for modules, pattern, place in table:
-                if any(module == each or module.startswith(f"{each}.") for each in modules):
+                if any(_is_of(module, each) for each in modules):
                     named = pattern.fullmatch(function)
                     if named is not None:
                         return place or Place(COLLECTIVE, "InCollective", named[1] or _A_COLLECTIVE)
     return OWN_CODE
+
+
+def _is_of(module: str, library: str) -> bool:
+    """A library's code is in its modules: `datasets` alone is a file of the program with that name."""
+    is_package = "." not in library and library not in _OF_ONE_FILE
+    return module.startswith(f"{library}.") or (module == library and not is_package)

@@ -18,20 +18,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from visibility_api.errors.text import harmless
 from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, amount, count, parse_time
 from visibility_api.reports.marks import SECTIONS
 
 from .places import NOWHERE, Place, place_of
+from .result import MAX_FRAMES as KEPT_FRAMES
 
 MAX_RANKS = 64  # of one pod
 MAX_PROCESSES = 1024  # of one pod; of further ones nothing is known
 MAX_PLAIN = 8  # processes of a pod in which none writes a rank's file
-MAX_FRAMES = 16
+MAX_FRAMES = 16  # that say where it is; fewer are kept
+MAX_RANK = 2**31 - 1  # as clients read it
 MAX_DEVICES = 8
 BUSY_PERCENT = 5.0  # of an accelerator
 LONGEST_S = 30 * 86400.0
 _BUSY_TICKS = 30  # in the second between both, of 100
+_NOT_PLAIN = re.compile(
+    r"[^ -~]"
+)  # one character of another alphabet makes all of a text four times as large
 _FRAME = re.compile(r"[^:/\\\s]{1,100}:[\w.<>-]{1,100}:\d{1,7}")
 _TRACE_FRAME = re.compile(r'  File "([^"\n]{1,400})", line (\d{1,7}) in ([\w.<>-]{1,80})')
 _PACKAGED = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python\d[\w.]*/")
@@ -111,7 +115,7 @@ class _Printed:
                 self.now, self.machine, self.host, *_ = float(now), *words[1:], "", ""
             case "@self", [int(pid)]:
                 self.own = pid
-            case "@rank", [int(rank)] if len(self.files) < MAX_RANKS:
+            case "@rank", [int(rank)] if len(self.files) < MAX_RANKS and rank <= MAX_RANK:
                 self.files.setdefault(rank, text)
             case "@trace", [int(rank)] if len(self.traces) < MAX_RANKS:
                 self.traces.setdefault(rank, text)
@@ -166,7 +170,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         step=count(file.get("step")),
         state=state,
         place=place_of(frames),
-        frames=frames,
+        frames=frames[:KEPT_FRAMES],
         for_s=_age_s(printed.now, since)
         if is_sampled
         else _age_s(printed.now, written)
@@ -220,8 +224,9 @@ def _read_trace(dump: bytes) -> tuple[str, ...]:
     frames = []
     for path, line, function in _TRACE_FRAME.findall(blocks[-1])[:MAX_FRAMES]:
         packaged = _PACKAGED.match(path)
-        name = path[packaged.end() :] if packaged is not None else path.rpartition("/")[2]
-        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        module = path.rpartition("/")[2]  # of the program's own, which may have the name of a library
+        if packaged is not None:
+            module = path[packaged.end() :].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         frames.append(f"{module}:{function}:{line}")
     return _frames(frames)
 
@@ -236,9 +241,8 @@ def _uses_accelerator(devices: object) -> bool:
 def _frames(given: object) -> tuple[str, ...]:
     """Names of code; what is none is left out."""
     found = given[:MAX_FRAMES] if isinstance(given, list) else []
-    return tuple(
-        [harmless(each) for each in found if isinstance(each, str) and _FRAME.fullmatch(each) is not None]
-    )
+    plain = [_NOT_PLAIN.sub("_", each) for each in found if isinstance(each, str)]
+    return tuple([each for each in plain if _FRAME.fullmatch(each) is not None])
 
 
 def _parts(output: bytes) -> Iterator[tuple[str, bytes]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .reading import RankState
 
 STATES = {  # by RankState.state: reason, what it is, what to do
@@ -63,6 +65,7 @@ def span(longest_s: float) -> str:
     return f" for {seconds // 86400} days"
 
 
+_OF_ONE = re.compile(r"\bits\b")
 _PLURALS = {
     "is": "are",
     "has": "have",
@@ -76,4 +79,4 @@ _PLURALS = {
 def plural(clause: str) -> str:
     """The clause of several ranks."""
     verb, space, rest = clause.partition(" ")
-    return f"{_PLURALS.get(verb, verb)}{space}{rest}"
+    return f"{_PLURALS.get(verb, verb)}{space}{_OF_ONE.sub('their', rest)}"

@@ -37,8 +37,8 @@ t=$f.trace; [ -s "$t" ] && [ "$t" -nt "$f" ] && [ -f "$t" ] || continue
 echo "@trace $k"; tail -c 4096 "$t"; echo
 done
 look() { set +f; n=0; for d in /proc/[0-9]*; do set -f
-{ read -r s <"$d/stat"; } 2>/dev/null || continue; n=$((n+1)); [ $n -le PROCESSES ] || break
-i=${d#/proc/}; r=${s##*) }; set -- $r
+s=; { while read -r l; do s="$s$l "; done <"$d/stat"; } 2>/dev/null; n=$((n+1)); [ $n -le PROCESSES ] || break
+i=${d#/proc/}; r=${s##*) }; set -- $r; [ $# -ge 13 ] || continue
 if [ $w = 1 ]; then c=; y=-; q=-
 { read -r c <"$d/comm"; read -r y v <"$d/syscall"; read -r q <"$d/wchan"; } 2>/dev/null
 printf '@proc %s %s %s %s %s %s %s\\n' "$i" "$2" "$1" $((${12}+${13})) "${y:--}" "${q:--}" "$c"
@@ -64,7 +64,7 @@ def look(first):
         d='/proc/'+i+'/';s=read(d+'stat').rpartition(') ')[2].split()
         if len(s)<13:continue
         c=int(s[11])+int(s[12]);y=(read(d+'syscall').split() or ['-'])[0];q=read(d+'wchan') or '-'
-        if first:print('@proc',i,s[1],s[0],c,y,q,read(d+'comm').strip())
+        if first:print('@proc',i,s[1],s[0],c,y,q,read(d+'comm').partition('\\n')[0])
         else:print('@cpu',i,s[0],c)
 look(True);time.sleep(1);look(False);print('@end')
 """

@@ -43,8 +43,8 @@ export function Diagnosis({ status, now }: Props) {
             </tr>
           </thead>
           <tbody>
-            {diagnosis.groups.map((group) => (
-              <tr key={`${group.ranks} ${group.where}`}>
+            {diagnosis.groups.map((group, place) => (
+              <tr key={place}>
                 <td>{visible(group.ranks ?? "not known")}</td>
                 <td>{group.count}</td>
                 <td>{visible(group.where)}</td>
