@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ import pytest
 from aiohttp import web
 
 from visibility_api.diagnosis.judging import PodState
-from visibility_api.diagnosis.reading import read_pod
+from visibility_api.diagnosis.reading import RankState, read_pod
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.kube.errors import ApiError
+from visibility_api.probing import rank_states
 from visibility_api.probing.rank_states import PYTHON, SHELL, RankStates
 
 from .fake_apiserver import Handler, fake_apiserver
@@ -167,6 +168,41 @@ async def test_no_more_than_32_pods_are_asked_at_one_time() -> None:
     made = await diagnosed(handler, *many(100))
     assert made.read == 100
     assert most <= 32
+
+
+async def test_a_job_keeps_no_more_ranks_while_it_is_read_than_are_judged_and_each_pod_its_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[PodState] = []
+
+    def judge(pods: Sequence[PodState], at: datetime, *, is_requested: bool) -> Diagnosis:
+        kept.extend(pods)
+        return Diagnosis(at=at, reason="NotKnown", message="None.", is_requested=is_requested)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        number = 64 if request.path.endswith("/bert-0/exec") else 1
+        files = b"".join(b'@rank %d\n{"rank": %d, "pid": 7}\n' % (n, n) for n in range(number))
+        return await saying((1, b"@now 1769164200 x86_64\n" + files + b"@end\n"))(request)
+
+    monkeypatch.setattr(rank_states, "diagnose", judge)
+    monkeypatch.setattr(rank_states, "MAX_STATES", 80)
+    await diagnosed(handler, *many(10))
+    assert [len(pod.ranks) for pod in kept] == [8] + [1] * 9
+    assert [pod.unread for pod in kept] == ["it has more ranks than are read"] + [""] * 9
+
+
+async def test_an_unforeseen_error_of_one_pod_is_no_other_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(output: bytes) -> list[RankState]:
+        if b"bad" in output:
+            raise AssertionError
+        return read_pod(output)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return await saying((1, b"bad" if request.path.endswith("/bert-1/exec") else PRINTED))(request)
+
+    monkeypatch.setattr(rank_states, "read_pod", read)
+    made = await diagnosed(handler, *many(3))
+    assert (made.read, made.unread) == (2, 1)
 
 
 async def test_a_pod_that_does_not_run_is_not_asked() -> None:

@@ -262,9 +262,28 @@ async def test_where_no_exec_is_granted_nothing_is_told_or_asked_again_without_a
         await until(lambda: len(bench.found) == 2)
 
 
-async def test_a_job_that_is_gone_is_forgotten() -> None:
-    async with diagnosing(job(), [replica(0, RUNNING)]) as bench:
+async def test_a_job_that_is_gone_is_forgotten_even_if_it_goes_while_it_is_read() -> None:
+    pods = [replica(0, RUNNING)]
+    async with diagnosing(job(), pods, pods) as bench:
+        bench.may_answer.clear()
         bench.diagnoser.changed(job())
-        bench.diagnoser.job_gone(JOB.ref)
-        assert bench.diagnoser.request(JOB.ref) == 0
+        await until(lambda: len(bench.asked) == 1)
         bench.document = None
+        bench.diagnoser.job_gone(JOB.ref)
+        assert bench.diagnoser.request(JOB.ref) == 0  # of another replica, which has not heard of it yet
+        bench.may_answer.set()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (len(bench.asked), bench.found) == (1, [])
+        bench.document = job()
+        assert bench.diagnoser.wait_s(JOB.ref) == 0
+
+
+async def test_a_request_for_a_job_without_pods_is_told_so() -> None:
+    async with diagnosing(job("False"), []) as bench:
+        assert bench.diagnoser.request(JOB.ref) == 0
+        await until(lambda: len(bench.found) == 1)
+    assert (bench.asked, bench.found[0].message) == (
+        [],
+        "No rank could be read: the job has no pod that trains.",
+    )

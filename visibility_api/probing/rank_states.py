@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
-from visibility_api.diagnosis.judging import PodState, diagnose
+from visibility_api.diagnosis.judging import MAX_STATES, PodState, diagnose
 from visibility_api.diagnosis.reading import MAX_PROCESSES, MAX_RANKS, read_pod
 from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.errors.text import describe_fault
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError, Unreachable
 from visibility_api.kube.exec import CommandFailed, ExecFailed, OutputTooLarge, execute
@@ -24,7 +25,6 @@ log = structlog.get_logger("visibility.diagnosis")
 AT_A_TIME = 32  # pods
 POD_TIMEOUT_S = 15.0
 MAX_BYTES = 512 * 1024  # of a pod: MAX_RANKS files and traces, MAX_PROCESSES twice
-IN_THREAD_BYTES = 16 * 1024  # so much is read in half a millisecond
 
 # POSIX, as busybox has it. $1: the path of the progress file. `read` takes no part of a file but its line.
 _SHELL = """
@@ -94,6 +94,7 @@ class RankStates:
         at = datetime.now(UTC)  # a rank that goes on while the others are asked is not one that hangs
         until = asyncio.get_running_loop().time() + within_s
         slots = asyncio.Semaphore(AT_A_TIME)
+        most = max(1, MAX_STATES // max(1, len(pods)))  # of one pod: none takes from what another says
         refused: list[ApiError] = []
 
         async def ask(pod: PodState) -> PodState:
@@ -104,12 +105,17 @@ class RankStates:
                     return _silent(pod, _FORBIDDEN)
                 left_s = min(POD_TIMEOUT_S, until - asyncio.get_running_loop().time())
                 try:
-                    return await self._ask(namespace, pod, path, left_s)
+                    return _cut(await self._ask(namespace, pod, path, left_s), most)
                 except ApiError as error:
                     refused.append(error)
                     return _silent(pod, _FORBIDDEN)
+                except Exception as error:  # of one pod: docs/decisions/0005
+                    log.error("pod not read", namespace=namespace, pod=pod.name, **describe_fault(error))
+                    return _silent(pod, "this server failed to read it")
 
-        states = await asyncio.gather(*(ask(pod) for pod in pods))
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ask(pod), name=f"ranks of {pod.name}") for pod in pods]
+        states = [task.result() for task in asked]
         if refused and not any(state.ranks for state in states):
             raise refused[0]
         return await asyncio.to_thread(diagnose, states, at, is_requested=is_requested)
@@ -143,8 +149,7 @@ class RankStates:
         except (Unreachable, ClusterError) as error:
             log.debug("pod not asked", namespace=namespace, pod=pod.name, error=type(error).__name__)
             return _silent(pod, "its node gave no answer")
-        is_long = len(output) > IN_THREAD_BYTES
-        ranks = await asyncio.to_thread(read_pod, output) if is_long else read_pod(output)
+        ranks = await asyncio.to_thread(read_pod, output)  # hostile lines take 11 ms
         return msgspec.structs.replace(pod, ranks=tuple(ranks))
 
     async def _run(self, namespace: str, pod: PodState, argv: tuple[str, ...], *, timeout_s: float) -> bytes:
@@ -165,6 +170,13 @@ _FORBIDDEN = "this server has no right to exec into it"
 
 def _silent(pod: PodState, why: str) -> PodState:
     return msgspec.structs.replace(pod, unread=why)
+
+
+def _cut(pod: PodState, most: int) -> PodState:
+    """Of a pod with more ranks than fit in what is kept of the job, the first ones."""
+    if len(pod.ranks) <= most:
+        return pod
+    return msgspec.structs.replace(pod, ranks=pod.ranks[:most], unread="it has more ranks than are read")
 
 
 def _is_missing(error: ExecFailed) -> bool:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
-from visibility_api.diagnosis.judging import PodState, diagnose
+from visibility_api.diagnosis.judging import NOT_READABLE, PodState, diagnose
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
@@ -39,6 +38,7 @@ REFUSED_S = 600.0  # after which a namespace that grants no exec is tried again 
 JOBS_AT_A_TIME = 4
 TOO_MANY = "the job has too many pods"
 MAX_WAITING = 10_000  # jobs; others are asked when their documents change next
+NO_PODS = "No rank could be read: the job has no pod that trains."
 NO_RIGHT = "this server has no right to exec into it"
 _INDEX = re.compile(r"-(\d{1,9})$")
 
@@ -109,6 +109,8 @@ class Diagnoser:
 
         One that waits for its turn, or is being read, is not read twice: what is found answers the request.
         """
+        if self._find(ref) is None:
+            return 0.0  # another replica has not heard yet that it is gone
         wait_s = self.wait_s(ref)
         if wait_s <= 0 and self._capture is not None:
             self._requested.add(ref)
@@ -196,9 +198,12 @@ class Diagnoser:
             self._found(ref, replace(found, is_requested=ref in self._requested))
 
     async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
-        """None: this server has no right to exec there, and nobody has requested it."""
+        """None: there are no pods, or no right to exec there, and nobody has requested it."""
         ref, at = document.job.ref, datetime.now(UTC)
         pods = await self._pods(document)
+        if not pods:
+            is_asked = ref in self._requested
+            return Diagnosis(at=at, reason=NOT_READABLE, message=NO_PODS) if is_asked else None
         try:
             found = await capture.diagnose(
                 ref.namespace,
@@ -232,7 +237,7 @@ class Diagnoser:
         ordered = sorted(found.values(), key=lambda each: each[0].place)
         number = self._limits.pods
         return [
-            pod if place < number or pod.not_running else msgspec.structs.replace(pod, unread=TOO_MANY)
+            pod if place < number or pod.not_running else replace(pod, unread=TOO_MANY)
             for place, (_, pod) in enumerate(ordered)
         ]
 
