@@ -169,6 +169,14 @@ def denied(user: str = "jane", reason: str = "", **attributes: object) -> Access
             {"name": "bert", "group": GROUP, "kind": "trainjobs"},
         ),
         (
+            denied(namespace="team-a", group="", version="v1", resource="pods", subresource="log"),
+            (
+                'pods is forbidden: User "jane" cannot get resource "pods/log" in API group "" '
+                'in the namespace "team-a"'
+            ),
+            {"kind": "pods"},
+        ),
+        (
             denied(verb="list"),
             (
                 f'trainjobs.{GROUP} is forbidden: User "jane" cannot list resource "trainjobs" '

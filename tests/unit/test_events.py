@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import NOW, document
 from visibility_api.diagnosis.result import Diagnosis
@@ -57,6 +58,12 @@ def test_a_diagnosis_is_told_once() -> None:
     assert told.note == "Rank 1 waits. Check its data."
     assert occurrences(now, shown(ADVANCES, diagnosis=DIAGNOSIS))[0].reason == "TrainingRecovered"
     assert [each.is_witnessed for each in occurrences(None, now)] == [False, False]
+
+
+def test_a_diagnosis_of_a_run_that_advances_is_no_warning() -> None:
+    requested = shown(ADVANCES, diagnosis=replace(DIAGNOSIS, is_requested=True))
+    assert [each.type for each in occurrences(shown(ADVANCES), requested)] == ["Normal"]
+    assert occurrences(shown(ADVANCES), shown(ADVANCES, diagnosis=DIAGNOSIS)) == []
 
 
 class FakeCluster:

@@ -110,7 +110,7 @@ def _forbidden(error: AccessDenied) -> Forbidden:
         subject, details = "forbidden", StatusDetails()
         refused = f"User {user} cannot {denied.verb} path {quote(denied.path)}"
     else:
-        plural = f"{denied.resource}.{denied.group}"
+        plural = f"{denied.resource}.{denied.group}" if denied.group else denied.resource
         subject = f"{plural} {quote(denied.name)} is forbidden" if denied.name else f"{plural} is forbidden"
         what = f"{denied.resource}/{denied.subresource}" if denied.subresource else denied.resource
         where = f"in the namespace {quote(denied.namespace)}" if denied.namespace else "at the cluster scope"

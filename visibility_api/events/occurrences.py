@@ -52,9 +52,11 @@ def occurrences(before: JobProgress | None, now: JobProgress) -> list[Occurrence
         )
 
     diagnosis = now.diagnosis
-    if diagnosis is not None and (before is None or before.diagnosis != diagnosis):
+    is_new = diagnosis is not None and (before is None or before.diagnosis != diagnosis)
+    if diagnosis is not None and is_new and (now.stall is not None or diagnosis.is_requested):
         note = join_sentences(diagnosis.message, diagnosis.hint)
-        add(WARNING, DIAGNOSED, note, diagnosis.at, is_witnessed=before is not None)
+        type_ = WARNING if now.stall is not None else NORMAL
+        add(type_, DIAGNOSED, note, diagnosis.at, is_witnessed=before is not None)
     for condition in now.conditions:
         held = before.condition(condition.type) if before is not None else None
         if held is not None and held.status == condition.status and held.since == condition.since:
