@@ -39,11 +39,14 @@ _REFUSALS = {
     "403": "the caller may not do this",
     "404": "there is no such object",
     "406": "none of the accepted media types is served",
+    "409": "not in the state that the job is in",
     "410": "the continue token or resourceVersion has expired; list again",
     "422": "options that exclude each other",
     "503": "not ready yet, or shutting down; Retry-After says when to try again",
     "504": "not finished in time, or a resourceVersion newer than the server's",
 }
+
+_OF_POSTS = ("409",)
 
 
 def query_parameter(name: str, type_: str, description: str, **schema: object) -> dict[str, Any]:
@@ -136,6 +139,10 @@ _REPLICAS = (
     ),
 )
 
+_DRY_RUN = query_parameter(
+    "dryRun", "string", "'All': answer as if the request had been carried out, and do nothing.", enum=["All"]
+)
+
 
 def _path_parameter(name: str, description: str) -> dict[str, Any]:
     return {
@@ -183,7 +190,7 @@ _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
 def parameters() -> dict[str, Any]:
     """All of them, by what refers to them."""
     of_operations = [each for router, _ in _OPERATIONS.values() for each in _parameters(router)]
-    found = (*_LISTING, *_SUMS, _PRETTY, _TIMEOUT, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
+    found = (*_LISTING, *_SUMS, _PRETTY, _TIMEOUT, _DRY_RUN, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
     return {_key(each): each for each in sorted(found, key=_key)}
 
 
@@ -302,7 +309,16 @@ def _create(resource: Resource, subresource: Subresource) -> dict[str, Any]:
         f"create {subresource.name} of the specified {resource.kind}",
         META + "Status",
     )
-    operation["responses"]["202"] = operation["responses"].pop("200") | {"description": "Accepted"}
+    responses = operation["responses"]
+    responses["202"] = responses.pop("200") | {"description": "Accepted"}
+    responses |= {code: _refusal(code) for code in _OF_POSTS}
+    # Its own limit is a Status; the server's, which is for all requests, is text.
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    responses["429"] = {
+        "description": "too many requests, or of this job; Retry-After says when to try again",
+        "content": _content(META + "Status") | text,
+    }
+    operation["parameters"] = _refer(_DRY_RUN)
     operation["x-kubernetes-action"] = "post"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(subresource.kind)
     return operation
@@ -315,7 +331,7 @@ def _operation(operation_id: str, description: str, schema: str) -> dict[str, An
         "operationId": operation_id,
         "responses": {
             "200": {"description": "OK", "content": _content(schema)},
-            **{code: _refusal(code) for code in (*_REFUSALS, "429")},
+            **{code: _refusal(code) for code in (*_REFUSALS, "429") if code not in _OF_POSTS},
         },
     }
 

@@ -48,7 +48,10 @@ def _operation(operation: dict[str, Any]) -> dict[str, Any]:
             responses[code].setdefault("schema", _schema(body["schema"]))  # v2 has one for all media types
             media_types[media_type] = None
     responses["401"] = {"description": "Unauthorized", "schema": {"$ref": f"{_V2_REFERENCE}{META}Status"}}
-    return {**operation, "produces": list(media_types), "responses": responses}
+    made = {**operation, "produces": list(media_types), "responses": responses}
+    if "parameters" in operation:
+        made["parameters"] = [_reference(each) for each in operation["parameters"]]
+    return made
 
 
 def _reference(parameter: dict[str, str]) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import NOW, document
+from tests.jobs import NOW, document, rank0
 from tests.unit.api_shell import JANE, ONE, Shell
 from tests.unit.test_app_log_tail import Rights
 from visibility_api.app.dependencies import Diagnoses
@@ -89,27 +91,54 @@ async def test_a_request_has_the_ranks_read_and_needs_a_right_of_its_own() -> No
     assert (right.verb, right.subresource, right.name) == ("create", "diagnose", "bert")
 
 
+def of_job(**changed: Any) -> JobProgress:
+    shown = document()
+    return replace(shown, phase=changed.get("phase", shown.phase), job=replace(shown.job, **changed))
+
+
 @pytest.mark.parametrize(
-    ("shown", "ranks", "on", "status"),
+    ("shown", "on", "status"),
     [
-        pytest.param(None, Ranks(), True, 404, id="no such job"),
-        pytest.param(document(), Ranks(wait_s=41.2), True, 429, id="once a minute"),
-        pytest.param(document(), Ranks(), False, 403, id="no source may exec"),
-        pytest.param(document(phase=Phase.FAILED), Ranks(), True, 404, id="it has ended"),
-        pytest.param(
-            replace(document(), job=replace(document().job, hints=ProbeHints(source="none"))),
-            Ranks(),
-            True,
-            403,
-            id="its annotation switches probing off",
-        ),
+        pytest.param(None, True, 404, id="no such job"),
+        pytest.param(document(), False, 403, id="no source may exec"),
+        pytest.param(of_job(hints=ProbeHints(source="none")), True, 403, id="its annotation forbids probing"),
+        pytest.param(of_job(phase=Phase.FAILED), True, 409, id="it has ended"),
+        pytest.param(of_job(phase=Phase.SUSPENDED), True, 409, id="it is suspended"),
+        pytest.param(of_job(phase=Phase.PENDING, rank0=None), True, 409, id="it has no pod yet"),
+        pytest.param(of_job(phase=Phase.PENDING, rank0=rank0()), True, 202, id="its pod waits"),
+        pytest.param(of_job(runs_elsewhere=True), True, 409, id="its pods are in another cluster"),
     ],
 )
-async def test_a_request_is_refused(shown: JobProgress | None, ranks: Ranks, on: bool, status: int) -> None:
+async def test_what_is_refused_is_not_read(shown: JobProgress | None, on: bool, status: int) -> None:
+    ranks = Ranks()
     answer = await shell(shown, ranks, on=on).get(DIAGNOSE, method="POST")
     assert answer.status == status
-    assert (("retry-after", "42") in answer.headers) is (status == 429)
-    assert bool(ranks.requested) is (status == 429)
+    assert bool(ranks.requested) is (status == 202)
+
+
+async def test_a_job_that_was_just_read_has_to_wait() -> None:
+    answer = await shell(document(), Ranks(wait_s=41.2)).get(DIAGNOSE, method="POST")
+    assert answer.status == 429
+    assert ("retry-after", "42") in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "status"),
+    [
+        ("", "text/csv", 406),
+        ("?dryRun=All", "application/json", 202),
+        ("?dryRun=All&dryRun=bogus", "application/json", 422),
+        ("?dryRun=", "application/json", 422),
+    ],
+)
+async def test_what_is_not_acceptable_and_what_is_tried_out_has_no_effect(
+    query: str, accept: str, status: int
+) -> None:
+    ranks = Ranks()
+    answer = await shell(document(), ranks).get(DIAGNOSE + query, ("Accept", accept), method="POST")
+    assert (answer.status, ranks.requested) == (status, [])
+    if status == 422:
+        assert 'supported values: "All"' in answer.json()["message"]
 
 
 async def test_what_was_never_read_is_not_found() -> None:

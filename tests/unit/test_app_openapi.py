@@ -247,10 +247,10 @@ def test_every_field_is_described() -> None:
 def test_every_parameter_is_described() -> None:
     parameters = V3["components"]["parameters"]
     assert set(parameters) - {"replicas-limit", "replicas-continue"} == {
-        "allowWatchBookmarks", "attempt", "continue", "fieldSelector", "labelSelector", "limit", "lines",
-        "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas", "resourceVersion",
-        "resourceVersionMatch", "sendInitialEvents", "since", "sumBy", "timeout", "timeoutSeconds", "until",
-        "watch", "window",
+        "allowWatchBookmarks", "attempt", "continue", "dryRun", "fieldSelector", "labelSelector", "limit",
+        "lines", "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas",
+        "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "since", "sumBy", "timeout",
+        "timeoutSeconds", "until", "watch", "window",
     }  # fmt: skip
     assert all(p["description"] for p in parameters.values())
 

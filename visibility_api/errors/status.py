@@ -10,6 +10,7 @@ RequestError
     PageNotFound                    no such path outside the API groups; plain text
   MethodNotAllowed            405
   NotAcceptable               406
+  Conflict                    409   not in the state that the object is in
   Expired                     410   a continue token or resourceVersion that has expired
   RequestEntityTooLarge       413
   Invalid                     422   a body or a parameter with an invalid value
@@ -126,6 +127,12 @@ class NotAcceptable(RequestError):
             if isinstance(served, str)
             else "only the following media types are accepted: " + ", ".join(served)
         )
+
+
+class Conflict(RequestError):
+    """Not in the state that the object is in."""
+
+    code, reason = 409, "Conflict"
 
 
 class Expired(RequestError):
