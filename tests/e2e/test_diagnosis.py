@@ -155,10 +155,10 @@ def test_stacks_are_for_readers_of_logs_and_requests_for_editors_once_a_minute(
     assert "cannot create resource" in refused.stderr
     accepted = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
     assert json.loads(accepted.stdout)["code"] == 202, accepted.stderr
-    again = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
-    assert "once a minute" in again.stderr
     status = diagnosed(workspace, "asked")
     assert status["diagnosis"]["requested"] is True
+    again = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
+    assert "once a minute" in again.stderr
     shown = json.loads(workspace.admin.kubectl("get", "--raw", path).stdout)
     frames = {each["ranks"]: each["frames"] for each in shown["diagnosis"]["groups"]}
     assert frames["1"][0] == "data.py:Text.__getitem__:7"
