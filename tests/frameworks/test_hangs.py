@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
+from visibility_api.diagnosis.programs import SHELL
 from visibility_api.diagnosis.reading import read_pod
-from visibility_api.probing.rank_states import SHELL
 
 pytest.importorskip("torch")
 

@@ -16,11 +16,12 @@ import pytest
 from aiohttp import web
 
 from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.programs import PYTHON, SHELL
 from visibility_api.diagnosis.reading import RankState, read_pod
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.kube.errors import ApiError
 from visibility_api.probing import rank_states
-from visibility_api.probing.rank_states import PYTHON, SHELL, RankStates
+from visibility_api.probing.rank_states import RankStates
 
 from .fake_apiserver import Handler, fake_apiserver
 from .test_kube_execute import exit_status, saying, serving

@@ -47,6 +47,7 @@ def job(status: str = "True", *, read_after_s: float | None = None, **more: Any)
         pytest.param(job(read_after_s=-9), True, id="read in an earlier stall"),
         pytest.param(job(hints=ProbeHints(source="none")), False, id="its annotation switches probing off"),
         pytest.param(job(runs_elsewhere=True), False, id="its pods are in another cluster"),
+        pytest.param(job(rank0=None), False, id="its pods are not known yet, after a takeover"),
     ],
 )
 def test_a_stall_is_a_reason_once(document: JobProgress, expected: bool) -> None:

@@ -250,8 +250,12 @@ def is_due(document: JobProgress) -> bool:
 
 
 def may_read(document: JobProgress) -> bool:
-    """Whether its pods are here, and its annotation does not switch probing off."""
-    return not document.job.runs_elsewhere and document.job.hints.source != "none"
+    """Whether its pods are here, and its annotation does not switch probing off.
+
+    A replica that has just taken over knows the record of a job before its pods: no path of a file yet.
+    """
+    job = document.job
+    return job.rank0 is not None and not job.runs_elsewhere and job.hints.source != "none"
 
 
 def progress_path(document: JobProgress) -> str:
