@@ -77,7 +77,8 @@ def test_krews_archive_has_all_that_the_plugin_imports(tmp_path: Path) -> None:
     assert platform["sha256"] == hashlib.sha256(first).hexdigest()
     assert platform["uri"] == f"https://example.com/releases/download/{spec['version']}/{archive.name}"
     with tarfile.open(archive) as packed:
-        packed.extractall(tmp_path / "store", filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4
+        packed.extractall(tmp_path / "store")
     (tmp_path / "bin").mkdir()
     link = tmp_path / "bin" / platform["bin"]  # as krew installs it
     link.symlink_to(tmp_path / "store" / platform["bin"])
