@@ -86,11 +86,11 @@ def words(document: Dict[str, Any], shown: Terminal) -> List[str]:
     if failure:
         is_over = document["status"]["phase"] == "Failed"
         lines.append(shown.paint("Failed:" if is_over else "An attempt failed:", RED if is_over else YELLOW))
-        lines += [
-            wrap(harmless(failure[key]), shown.width, "  ")
-            for key in ("message", "cause", "hint")
-            if failure.get(key)
-        ]
+        said = ""
+        for text in filter(None, map(failure.get, ("message", "cause", "hint"))):
+            if text not in said:  # the message of a known cause has both
+                lines.append(wrap(harmless(text), shown.width, "  "))
+                said += text
     for fault in faults_of(document):
         title = {"Reporting": "Not reporting", "Fresh": "Not fresh"}.get(fault["type"], fault["type"])
         lines.append(shown.paint(f"{title} ({fault['reason']}):", YELLOW))

@@ -366,7 +366,12 @@ DESCRIBED = job(
     progressPercentage=23,
     steps={"current": 14, "total": 60},
     metrics=[{"name": "loss", "value": "1.461328"}, {"name": "evil\x1b[2J", "value": "\x1b]0;title\x07"}],
-    failure={"message": "OOMKilled on node-0.", "hint": "Raise its limit.", "retryable": False},
+    failure={
+        "message": "OOMKilled on node-0. Cause: no room.",
+        "cause": "no room.",
+        "hint": "Raise its limit.",
+        "retryable": False,
+    },
     conditions=[
         {"type": "Stalled", "status": "True", "reason": "NoAdvance", "message": "No advance for 6m."}
     ],
@@ -397,6 +402,7 @@ def test_one_job_is_told_in_words_and_drives_no_terminal(cluster: Cluster, run: 
     out = run("why", "bert")[1]
     for part in ("Raise its limit.", "Another attempt will fail in the same way.", "logs bert -n team-a"):
         assert part in out
+    assert out.count("no room.") == 1
 
 
 def test_two_jobs_are_compared_at_the_same_steps(cluster: Cluster, run: Run) -> None:
