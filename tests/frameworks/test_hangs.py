@@ -111,4 +111,4 @@ def test_a_hang_is_told_by_the_files_of_the_ranks(path: Path) -> None:
     found = {each.rank: each for each in read_pod(printed)}  # as the server reads it
     states = {rank: each.state or each.place.where for rank, each in found.items()}
     assert states == {0: "all_reduce", 1: "the data loader", 2: "held", 3: "stopped", 4: "over"}
-    assert found[2].frames[0].startswith("train:hold_the_lock:")
+    assert found[2].frames[0].startswith("train.py:hold_the_lock:")
