@@ -181,7 +181,7 @@ def _live(api: Api, output: str) -> int:
             )
             if len(rows) > room:
                 drawn[room:] = [f"and {len(rows) - room + 1} more"]
-            lines = [*drawn, cut(note, (shown.width or 80) - 1)]
+            lines = [*drawn, cut(harmless(note), (shown.width or 80) - 1)]
             sys.stdout.write(
                 "\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines[: shown.height]) + "\x1b[J"
             )

@@ -22,7 +22,8 @@ try:
 except ModuleNotFoundError as error:
     if error.name not in ("click", "httpx", "yaml"):
         raise
-    sys.exit(f"error: {error.name} is missing: pip install 'trainjob-progress[cli]'")
+    hint = "pip install './reporter[cli]' in a checkout (docs/terminal.md)"
+    sys.exit(f"error: {error.name} is missing: {hint}")
 
 OUTPUTS = ("json", "yaml", "wide", "name")
 
@@ -260,10 +261,10 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApiError as error:  # as kubectl says it
-        print(f"Error from server ({error.reason}): {error.message}", file=sys.stderr)
+        _tell(f"Error from server ({error.reason}): {error.message}")
     except (ClientError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        print(f"error: {text}", file=sys.stderr)
+        _tell(f"error: {text}")
     except click.Abort:
         return 130
     except KeyboardInterrupt:
@@ -272,6 +273,13 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit fails again
         return 141
     return 1
+
+
+def _tell(text: str) -> None:
+    """On stderr. A server's words may have a run's in them."""
+    from .terminal import harmless
+
+    print("\n".join(map(harmless, text.splitlines())), file=sys.stderr)
 
 
 def script() -> None:

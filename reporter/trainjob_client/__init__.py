@@ -5,7 +5,7 @@
     with Client() as client:
         print(client.get_job("bert").progress)
 
-`pip install trainjob-progress[client]` brings what it needs. Training code does not import it.
+`pip install './reporter[client]'` in a checkout brings what it needs. Training code does not import it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name in ("httpx", "pydantic", "yaml"):
             raise ModuleNotFoundError(
-                f"trainjob_client needs {error.name}: pip install 'trainjob-progress[client]'",
+                f"trainjob_client needs {error.name}: "
+                "pip install './reporter[client]' in a checkout (docs/python.md)",
                 name=error.name,
             ) from error
         raise

@@ -273,8 +273,8 @@ def test_a_reader_that_goes_ends_a_command_as_a_signal_would(
 def test_an_empty_list_says_so_as_kubectl_does(cluster: Cluster, run: Run) -> None:
     cluster.answers[f"{TEAM}/trainingjobs"] = table()
     assert run() == (0, "", "No resources found in team-a namespace.\n")
-    cluster.answers[f"{TEAM}/trainingjobs"] = refusal(403, "Forbidden", "no")
-    assert run() == (1, "", "Error from server (Forbidden): no\n")
+    cluster.answers[f"{TEAM}/trainingjobs"] = refusal(403, "Forbidden", "no,\nand \x1b[2Jno")
+    assert run() == (1, "", "Error from server (Forbidden): no,\nand \ufffd[2Jno\n")
 
 
 ROWS = [
