@@ -7,5 +7,6 @@ export default defineConfig({
     fileParallelism: false,
     testTimeout: 240_000, // above what tests wait for; only a hang takes so long
     hookTimeout: 240_000,
+    retry: 1, // a busy machine's timing; the report names each test that needed it
   },
 });

@@ -246,6 +246,25 @@ test("views are kept until somebody removes them, and a long list of them scroll
   expect(sheet.y + sheet.height).toBeLessThanOrEqual(600 + (await page.evaluate(() => scrollY)));
 });
 
+test("what another tab saves while a page opens is kept", async () => {
+  ({ page, faults } = await open(browser, "about:blank"));
+  await page.addInitScript(() => {
+    const read = Storage.prototype.getItem;
+    let isRead = false;
+    Storage.prototype.getItem = function (key) {
+      const found = read.call(this, key);
+      if (key === "trainjob-visibility" && !isRead) {
+        isRead = true;
+        localStorage.setItem(key, JSON.stringify({ views: [{ name: "of another tab", query: "q=1" }] }));
+      }
+      return found;
+    };
+  });
+  await page.goto(fixture.page());
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  expect(await page.evaluate(() => localStorage.getItem("trainjob-visibility"))).toContain("of another tab");
+});
+
 test("what waste a job has is told where its column has no room", async () => {
   const stuck = fixture.jobs.find((one) => one.trouble === "Stalled")!;
   stuck.says = {

@@ -136,7 +136,8 @@ function useSettingsOfBrowser(address: Address): [Settings, (settings: Settings)
     take(next);
   }, []);
   useEffect(() => {
-    saveSettings(known.current); // with the namespace of this page
+    // Another tab may have saved since this page has read: only the namespace is added.
+    if (address.namespace !== undefined) saveSettings(remember(loadSettings(known.current), address.namespace));
     return onSettingsOfOtherTabs(() => take(loadSettings(known.current)));
   }, []);
   useLayoutEffect(() => {
