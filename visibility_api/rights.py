@@ -27,10 +27,11 @@ _NAMED = 4  # rights, in one sentence
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """`part`: of deploy/ that grants it. `is_optional`: an operator may leave it out."""
+    """`api`: its path, without the resource. `part`: of deploy/ that grants it. `is_optional`: an operator
+    may leave it out."""
 
     verb: str
-    group: str
+    api: str
     resource: str
     part: str
     namespace: str = ""  # "": in all
@@ -42,6 +43,11 @@ class Right:
         below = f"/{self.subresource}" if self.subresource else ""
         where = f" in {self.namespace}" if self.namespace else ""
         return f"{self.verb} {self.resource}{below}{where}"
+
+    @property
+    def group(self) -> str:
+        _, *group, _version = self.api.strip("/").split("/")  # the core group has no name
+        return "".join(group)
 
     def attributes(self, namespace: str = "") -> dict[str, str]:
         """For a review, in that namespace if it is a right in all."""
@@ -58,17 +64,23 @@ class Right:
 # By what has to be among the arguments of the server. pods/exec is left to each namespace by deploy/default.
 _SWITCHED_ON = {
     "--sources=exec": [
-        Right("create", "", "pods", "components/source-exec", subresource="exec", is_optional=True)
+        Right("create", "/api/v1", "pods", "components/source-exec", subresource="exec", is_optional=True)
     ],
-    "--sources=logs": [Right("get", "", "pods", "components/source-logs", subresource="log")],
+    "--sources=logs": [Right("get", "/api/v1", "pods", "components/source-logs", subresource="log")],
     "--sources=push": [
-        Right("get", "", "pods", "components/source-push"),
-        Right("get", "batch", "jobs", "components/source-push"),
-        Right("get", "jobset.x-k8s.io", "jobsets", "components/source-push"),
+        Right("get", "/api/v1", "pods", "components/source-push"),
+        Right("get", "/apis/batch/v1", "jobs", "components/source-push"),
+        Right("get", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets", "components/source-push"),
     ],
-    "--events=true": [Right("create", "events.k8s.io", "events", "components/events")],
+    "--events=true": [Right("create", "/apis/events.k8s.io/v1", "events", "components/events")],
     "--write-back=true": [
-        Right("patch", "trainer.kubeflow.org", "trainjobs", "components/write-back", subresource="status")
+        Right(
+            "patch",
+            "/apis/trainer.kubeflow.org/v1alpha1",
+            "trainjobs",
+            "components/write-back",
+            subresource="status",
+        )
     ],
 }
 
@@ -76,21 +88,22 @@ _SWITCHED_ON = {
 def needed(arguments: Sequence[str], namespace: str) -> Iterator[Right]:
     """What a server with these arguments needs; `namespace`: its own one."""
     for objects in USERS:
-        _, *group, _version = objects.api.strip("/").split("/")  # the core group has no name
         is_optional = objects.plural not in BUILT_IN.required
         for verb in ("list", "watch"):
-            yield Right(verb, "".join(group), objects.plural, "base", is_optional=is_optional)
-    yield Right("create", "authentication.k8s.io", "tokenreviews", "base")
-    yield Right("create", "authorization.k8s.io", "subjectaccessreviews", "base")
+            yield Right(verb, objects.api, objects.plural, "base", is_optional=is_optional)
+    yield Right("create", "/apis/authentication.k8s.io/v1", "tokenreviews", "base")
+    yield Right("create", "/apis/authorization.k8s.io/v1", "subjectaccessreviews", "base")
     extension = "extension-apiserver-authentication"
-    yield Right("get", "", "configmaps", "base", "kube-system", extension)
+    yield Right("get", "/api/v1", "configmaps", "base", "kube-system", extension)
     if any(each.startswith("--peers") for each in arguments):
-        yield Right("patch", "coordination.k8s.io", "leases", "base", namespace, "trainjob-visibility")
+        yield Right(
+            "patch", "/apis/coordination.k8s.io/v1", "leases", "base", namespace, "trainjob-visibility"
+        )
     for each in arguments:
         if each.startswith("--certificate-secret="):
-            yield Right("patch", "", "secrets", "base", namespace, each.partition("=")[2])
-            api = "v1alpha1.visibility.trainer.kubeflow.org"
-            yield Right("patch", "apiregistration.k8s.io", "apiservices", "base", "", api)
+            yield Right("patch", "/api/v1", "secrets", "base", namespace, each.partition("=")[2])
+            name = "v1alpha1.visibility.trainer.kubeflow.org"
+            yield Right("patch", "/apis/apiregistration.k8s.io/v1", "apiservices", "base", "", name)
         yield from _SWITCHED_ON.get(each, ())
 
 

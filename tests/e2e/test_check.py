@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -32,6 +33,10 @@ from tests.e2e.manifests import (
 from tests.e2e.processes import wait_until
 from tests.e2e.real_cluster import RealCluster
 from tests.e2e.renewal_drill import EXTENSION, SECRET, Installation
+from tests.e2e.visibility_server import service_account_kubeconfig
+from visibility_api.installation.look import Look
+from visibility_api.installation.rights import check_rights
+from visibility_api.kube.client import KubeClient
 
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/visibility-api"
 SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/visibility-api"
@@ -49,11 +54,13 @@ class Stage:
     clock: Path  # how many seconds the replicas' clocks are ahead, where there is a libfaketime
     printed: list[str] = field(default_factory=list)
 
-    def check(self) -> tuple[int, dict[str, tuple[str, str, str]]]:
+    def check(
+        self, *more: str, kubeconfig: Path | None = None
+    ) -> tuple[int, dict[str, tuple[str, str, str]]]:
         """The exit code, and of each link the state, what is said, and what to do."""
-        command = [sys.executable, "-m", "visibility_api", "check", "-o", "json"]
+        command = [sys.executable, "-m", "visibility_api", "check", "-o", "json", *more]
         told = subprocess.run(
-            [*command, "--kubeconfig", str(self.directory / "admin.kubeconfig")],
+            [*command, "--kubeconfig", str(kubeconfig or self.directory / "admin.kubeconfig")],
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert told.stderr == ""
@@ -205,6 +212,10 @@ def no_endpoints(it: Stage) -> None:
     it.cluster.admin.create(path, body)
 
 
+def no_role_for_users(it: Stage) -> None:
+    it.cluster.admin.delete("/apis/rbac.authorization.k8s.io/v1/clusterroles/trainjob-visibility:viewer")
+
+
 FAULTS: dict[str, tuple[Callable[[Stage], None], str, str]] = {
     "another CA": (another_ca, "certificate", "lacks the CA that has signed the certificate"),
     "a certificate that has ended": (certificate_ends, "certificate", "the certificate ended on"),
@@ -214,6 +225,7 @@ FAULTS: dict[str, tuple[Callable[[Stage], None], str, str]] = {
     "another port": (another_port, "APIService", "names port 1, but"),
     "a clock that is ahead": (clock_ahead, "owner and clocks", "ahead of kube-apiserver's"),
     "no endpoints": (no_endpoints, "Service", "has no endpoint"),
+    "no role for users": (no_role_for_users, "users", "trainjob-visibility:viewer is missing"),
 }
 
 
@@ -229,6 +241,66 @@ def test_what_is_installed_is_found_good(stage: Stage) -> None:
     _, found = stage.check()
     assert found["APIService"][:2] == ("ok", "the APIService is Available")
     assert {found[link][0] for link in ("rights", "answers", "certificate")} == {"ok"}
+
+
+async def rights_inside(kubeconfig: Path) -> str:
+    """What is said in the container itself, whose first process has the arguments."""
+    arguments = [
+        "serve",
+        "--sources=push",
+        "--sources=exec",
+        "--certificate-secret=visibility-api-certificate",
+    ]
+    async with await KubeClient.connect(kubeconfig) as client:
+        return (await check_rights(Look(client, NAMESPACE, own_arguments=arguments))).says
+
+
+def test_rights_are_tried_from_outside_and_from_inside(stage: Stage) -> None:
+    wait_until(lambda: is_good(stage), what="every link is good before")
+    _, found = stage.check()
+    assert "and each was tried" in found["rights"][1]
+    inside = service_account_kubeconfig(stage.cluster, stage.directory)
+    _, found = stage.check(kubeconfig=inside)  # it may not read its Deployment, which has its arguments
+    assert found["rights"][0] == "unknown", found
+    assert "and each was tried" in asyncio.run(rights_inside(inside))
+    webhook = {
+        "metadata": {"name": "refuses"},
+        "webhooks": [
+            {
+                "name": "refuses.example.com",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "rules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["UPDATE"],
+                        "resources": ["secrets"],
+                    }
+                ],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    stage.cluster.admin.create(path, webhook)
+    try:
+
+        def told() -> bool:
+            exit_code, found = stage.check()
+            assert "it may patch secrets" in found["rights"][1], found["rights"]
+            assert "failed calling webhook" in found["rights"][1], found["rights"]
+            return (exit_code, found["rights"][0]) == (1, "fault")
+
+        wait_until(told, what="the webhook is in force")
+    finally:
+        stage.cluster.admin.delete(f"{path}/refuses")
+
+
+def test_where_nothing_is_installed_that_is_said(stage: Stage) -> None:
+    exit_code, found = stage.check("--namespace", "elsewhere")
+    assert (exit_code, list(found)[-1]) == (1, "installation")
+    assert found["installation"][2] == f"visibility-api check --namespace {NAMESPACE}"
 
 
 @pytest.mark.parametrize("name", FAULTS)

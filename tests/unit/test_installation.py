@@ -6,13 +6,14 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.certificates import SERVER, Authority
-from visibility_api.installation.links import CHECKS
+from visibility_api.installation.links import CHECKS, own_arguments
 from visibility_api.installation.look import Finding, Look, State, run
 from visibility_api.installation.report import describe, encode, is_good
 from visibility_api.kinds import USERS
@@ -100,6 +101,8 @@ class Cluster:
         self.faults: dict[str, Exception] = {}
         self.denied: set[tuple[str, str]] = set()  # verb and resource
         self.asked: list[dict[str, str]] = []
+        self.may_impersonate = True
+        self.done: list[str] = []  # as the service account
 
     async def get(self, path: str, *, query: Any) -> bytes:
         if (fault := self.faults.get(path)) is not None:
@@ -110,14 +113,18 @@ class Cluster:
 
     async def post(self, path: str, body: bytes) -> bytes:
         if path.endswith("selfsubjectreviews"):
-            return json.dumps({"metadata": {"creationTimestamp": f"{NOW:%Y-%m-%dT%H:%M:%SZ}"}}).encode()
+            return who("kubernetes-admin")
         asked = json.loads(body)["spec"]["resourceAttributes"]
         self.asked.append(asked)
         is_allowed = (asked["verb"], asked["resource"]) not in self.denied
         return json.dumps({"status": {"allowed": is_allowed}}).encode()
 
-    async def check(self) -> list[tuple[str, Finding]]:
-        return await run(Look(self, NAMESPACE, now=lambda: NOW), CHECKS)
+    async def patch(self, path: str, body: bytes, *, query: Any, headers: Any) -> bytes:
+        raise NotImplementedError
+
+    async def check(self, **known: Any) -> list[tuple[str, Finding]]:
+        look = Look(self, NAMESPACE, server=ServiceAccount(self), now=lambda: NOW, **known)
+        return await run(look, CHECKS)
 
     def without(self, path: str) -> None:
         del self.objects[path]
@@ -127,6 +134,114 @@ class Cluster:
         for key in keys[:-1]:
             found = found[key]
         found[keys[-1]] = to
+
+
+class ServiceAccount:
+    """The server's: what it does is noted, and answered 404 where nothing else is said."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def _answer(self, verb: str, path: str) -> bytes:
+        self.cluster.done.append(f"{verb} {path}")
+        if (fault := self.cluster.faults.get(f"{verb} {path}")) is not None:
+            raise fault
+        raise ApiError(404, "NotFound")
+
+    async def get(self, path: str, *, query: Any) -> bytes:
+        return self._answer("get", path)
+
+    async def patch(self, path: str, body: bytes, *, query: Any, headers: Any) -> bytes:
+        assert query == (("dryRun", "All"),)
+        return self._answer("patch", path)
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        if path.endswith("selfsubjectreviews"):
+            if not self.cluster.may_impersonate:
+                raise ApiError(403, "Forbidden", 'cannot impersonate resource "serviceaccounts"')
+            return who(f"system:serviceaccount:{NAMESPACE}:visibility-api")
+        assert path.endswith("?dryRun=All")
+        return self._answer("create", path.removesuffix("?dryRun=All"))
+
+
+def who(name: str) -> bytes:
+    created = f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
+    return json.dumps(
+        {"metadata": {"creationTimestamp": created}, "status": {"userInfo": {"username": name}}}
+    ).encode()
+
+
+async def test_each_right_is_tried_as_the_service_account_and_nothing_is_kept() -> None:
+    cluster = Cluster()
+    deployment = f"{APPS}/deployments/visibility-api"
+    arguments = ["serve", "--sources=exec,logs,push", "--peers=a", "--events=true", "--write-back=true"]
+    arguments.append("--certificate-secret=kept")
+    cluster.change(deployment, "spec", "template", "spec", "containers", 0, "args", to=arguments)
+    assert dict(await cluster.check())["rights"].says.endswith(
+        "has the rights of its sources, and each was tried"
+    )
+    for done in (
+        "get /api/v1/pods",
+        "get /apis/trainer.kubeflow.org/v1alpha1/trainjobs",
+        f"get {CORE}/pods/visibility-check/log",
+        f"patch {CORE}/secrets/kept",
+        f"patch {API_SERVICE}",
+        f"patch {LEASE}",
+        f"patch /apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs/visibility-check/status",
+        "create /apis/authentication.k8s.io/v1/tokenreviews",
+        f"create /apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events",
+    ):
+        assert done in cluster.done
+    assert not any("exec" in done for done in cluster.done)
+
+
+async def test_a_right_that_is_there_and_of_no_use_is_a_fault() -> None:
+    cluster = Cluster()
+    why = "conversion webhook failed"
+    cluster.faults["get /apis/trainer.kubeflow.org/v1alpha1/trainjobs"] = ApiError(500, "", why)
+    found = dict(await cluster.check())["rights"]
+    assert found.state is State.FAULT
+    assert "it may list trainjobs, but that fails: HTTP 500: conversion webhook failed" in found.says
+    assert "crd" in found.do
+
+
+async def test_who_may_not_act_as_the_service_account_has_its_rights_reviewed() -> None:
+    cluster = Cluster()
+    cluster.may_impersonate = False
+    found = dict(await cluster.check())["rights"]
+    assert (found.state, cluster.done) == (State.OK, [])
+    assert found.says.endswith("has the rights of its sources; reviewed only: you may not act as it")
+
+
+async def test_rights_in_some_namespaces_are_enough_where_these_are_served() -> None:
+    cluster = Cluster()
+    deployment = f"{APPS}/deployments/visibility-api"
+    arguments = ["serve", "--namespaces=a,b"]
+    cluster.change(deployment, "spec", "template", "spec", "containers", 0, "args", to=arguments)
+    assert dict(await cluster.check())["rights"].state is State.OK
+    assert {each["namespace"] for each in cluster.asked if each["resource"] == "trainjobs"} == {"a", "b"}
+    assert "get /apis/trainer.kubeflow.org/v1alpha1/namespaces/a/trainjobs" in cluster.done
+
+
+async def test_a_kind_that_an_operator_left_out_is_no_fault() -> None:
+    cluster = Cluster()
+    cluster.denied.add(("list", "rayjobs"))
+    found = dict(await cluster.check())["rights"]
+    assert found.state is State.WARNING
+    assert "may not list rayjobs, so such jobs are not shown" in found.says
+
+
+async def test_in_its_own_container_the_server_is_asked_for_its_arguments(tmp_path: Path) -> None:
+    cmdline = tmp_path / "cmdline"
+    cmdline.write_bytes(
+        b"/opt/visibility/bin/python\0/opt/visibility/bin/visibility-api\0serve\0--sources=logs\0"
+    )
+    cluster = Cluster()
+    cluster.faults[f"{APPS}/deployments/visibility-api"] = ApiError(403, "Forbidden", "not yours")
+    cluster.denied.add(("get", "pods"))  # and of no other source
+    found = dict(await cluster.check(own_arguments=own_arguments(cmdline)))["rights"]
+    assert "may not get pods/log" in found.says
+    assert own_arguments(tmp_path / "none such") == ()
 
 
 async def test_a_good_installation_has_no_broken_link() -> None:
@@ -147,14 +262,21 @@ async def test_who_may_see_nothing_has_checked_nothing() -> None:
     assert "Nothing was checked" in describe(found)
 
 
-async def test_of_what_is_not_installed_nothing_is_said_to_be_well() -> None:
+async def test_where_nothing_is_installed_that_alone_is_said() -> None:
     cluster = Cluster()
-    kept = ("/version", EXTENSION, "/apis/trainer.kubeflow.org/v1alpha1")
+    kept = ("/version", EXTENSION, "/apis/trainer.kubeflow.org/v1alpha1", "/apis/apps/v1/deployments")
+    api_service = cluster.objects[API_SERVICE]
     cluster.objects = {path: found for path, found in cluster.objects.items() if path in kept}
-    found = dict(await cluster.check())
-    assert {found[name].state for name in ("pods", "Service", "certificate", "APIService")} == {State.FAULT}
-    assert {found[name].state for name in ("owner and clocks", "jobs")} == {State.UNKNOWN}
-    assert found["certificate"].do == "mend what is named above"
+    found = await cluster.check()
+    name, last = found[-1]
+    assert name == "installation"
+    assert last.says.startswith("not installed: ")
+    assert last.do.startswith("kubectl apply -k deploy/mine")
+    assert [name for name, each in found if each.state is State.FAULT] == ["installation"]
+    cluster.objects[API_SERVICE] = api_service
+    cluster.change(API_SERVICE, "spec", "service", "namespace", to="elsewhere")
+    name, last = (await cluster.check())[-1]
+    assert (name, last.do) == ("installation", "visibility-api check --namespace elsewhere")
 
 
 Break = Callable[[Cluster], None]
@@ -344,7 +466,7 @@ async def test_who_may_read_is_said() -> None:
     ):
         cluster.change(ROLES, "items", to=roles)
         found = dict(await cluster.check())["users"]
-        assert found.state is State.WARNING
+        assert found.state is (State.FAULT if "is missing" in says else State.WARNING)
         assert says in found.says
         assert do in found.do
 
@@ -379,7 +501,7 @@ async def test_what_may_not_be_seen_is_unknown_and_no_fault() -> None:
     unknown = [name for name, finding in found if finding.state is State.UNKNOWN]
     assert unknown == ["aggregation layer", "certificate"]
     assert is_good(found)
-    assert "No link is broken; 2 of 13 need a look." in describe(found)
+    assert "No link is broken; 2 of 14 need a look." in describe(found)
 
 
 async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
@@ -389,7 +511,7 @@ async def test_what_is_printed_fits_a_terminal_and_a_program() -> None:
     found = await cluster.check()
     lines = describe(found).splitlines()
     assert all(len(line) < 80 for line in lines if not line.startswith("        do: "))
-    assert lines[-1] == "2 of 13 links are broken. Mend Service first."
+    assert lines[-1] == "2 of 14 links are broken. Mend Service first."
     told = json.loads(encode(found))
     assert [each["link"] for each in told] == [name for name, _ in CHECKS]
     assert {each["state"] for each in told} == {"ok", "fault"}
@@ -402,6 +524,9 @@ async def test_answers_of_any_form_break_no_check(answer: bytes) -> None:
             return answer
 
         async def post(self, path: str, body: bytes) -> bytes:
+            return answer
+
+        async def patch(self, path: str, body: bytes, *, query: Any, headers: Any) -> bytes:
             return answer
 
     assert len(await Odd().check()) == len(CHECKS)

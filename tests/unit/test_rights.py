@@ -19,7 +19,10 @@ from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 
-PODS, LOGS = Right("list", "", "pods", "base"), Right("get", "", "pods", "source-logs", subresource="log")
+PODS, LOGS = (
+    Right("list", "/api/v1", "pods", "base"),
+    Right("get", "/api/v1", "pods", "source-logs", subresource="log"),
+)
 
 
 class Cluster:

@@ -32,6 +32,30 @@ _LOGS = "kubectl -n {namespace} logs -l app.kubernetes.io/name=trainjob-visibili
 _JOBS = f"/apis/{GROUP_VERSION}/trainingjobs"
 
 
+async def check_installed(look: Look) -> Finding:
+    """Before anything is installed one thing is missing, not each of its parts."""
+    service = f"/api/v1/namespaces/{look.namespace}/services/{SERVICE}"
+    api_service = await look.read(API_SERVICE)
+    deployment = await _deployment(look)
+    if deployment is None and await look.read(service) is None:
+        if api_service is None:
+            return fault(
+                "not installed: the cluster has no APIService of it, and the namespace"
+                f" {look.namespace} no Deployment and no Service",
+                "kubectl apply -k deploy/mine    # docs/install.md; it may take a minute",
+                is_last=True,
+            )
+        elsewhere = at(api_service, "spec", "service", "namespace")
+        if elsewhere != look.namespace:
+            return fault(
+                f"nothing is installed in the namespace {look.namespace}: the APIService names {elsewhere}",
+                f"visibility-api check --namespace {elsewhere}",
+                is_last=True,
+            )
+    image = at(deployment, "spec", "template", "spec", "containers", 0, "image")
+    return ok(f"installed in the namespace {look.namespace}{f', with the image {image}' if image else ''}")
+
+
 async def check_deployment(look: Look) -> Finding:
     found = await _deployment(look)
     if found is None:
@@ -204,9 +228,7 @@ async def check_owner(look: Look) -> Finding:
 
 async def _server_time(look: Look) -> datetime:
     """By kube-apiserver's clock. This machine's may be wrong."""
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = await look.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
-    created = at(answer, "metadata", "creationTimestamp")
+    created = at(await look.who(), "metadata", "creationTimestamp")
     return look.now() if created is None else datetime.fromisoformat(created)
 
 
@@ -247,6 +269,7 @@ CHECKS: Sequence[tuple[str, Check]] = (
     ("aggregation layer", check_aggregation),
     ("kinds of jobs", check_kinds),
     ("Trainer", check_trainer),
+    ("installation", check_installed),
     ("pods", check_deployment),
     ("Service", check_service),
     ("rights", check_rights),
@@ -261,5 +284,17 @@ CHECKS: Sequence[tuple[str, Check]] = (
 
 async def check_installation(kubeconfig: Path | None, namespace: str) -> list[tuple[str, Finding]]:
     """What each check finds, for the cluster of this kubeconfig, or of this pod. Raises ClusterError."""
-    async with await KubeClient.connect(kubeconfig) as client:
-        return await run(Look(client, namespace), CHECKS)
+    async with await KubeClient.connect(kubeconfig) as client, await KubeClient.connect(kubeconfig) as server:
+        own = () if kubeconfig is not None else own_arguments(Path("/proc/1/cmdline"))
+        look = Look(client, namespace, server=server, own_arguments=own)
+        server.acting_as = look.account
+        return await run(look, CHECKS)
+
+
+def own_arguments(of_first: Path) -> Sequence[str]:
+    """Of the server, where this runs in its container: there it is the first process."""
+    try:
+        arguments = of_first.read_text(errors="replace").split("\0")
+    except OSError:
+        return ()
+    return arguments[arguments.index("serve") :] if "serve" in arguments else ()

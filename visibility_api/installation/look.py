@@ -25,11 +25,13 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check says. `do`: a command or a step that mends it; "" where nothing is to be done."""
+    """What a check says. `do`: a command or a step that mends it; "" where nothing is to be done.
+    `is_last`: the links after it would only say the same."""
 
     state: State
     says: str
     do: str = ""
+    is_last: bool = False
 
 
 def ok(says: str) -> Finding:
@@ -40,8 +42,8 @@ def warning(says: str, do: str) -> Finding:
     return Finding(State.WARNING, says, do)
 
 
-def fault(says: str, do: str) -> Finding:
-    return Finding(State.FAULT, says, do)
+def fault(says: str, do: str, *, is_last: bool = False) -> Finding:
+    return Finding(State.FAULT, says, do, is_last)
 
 
 class Client(Protocol):
@@ -51,16 +53,29 @@ class Client(Protocol):
 
     async def post(self, path: str, body: bytes) -> bytes: ...
 
+    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
+
 
 class Look:
-    """Reads of one run; each object is read once, as it is then. `namespace`: of the server."""
+    """Reads of one run; each object is read once, as it is then. `namespace`: of the server.
+
+    `server`: asks as the server's service account, if the user may. `own_arguments`: of the server, where
+    this runs in its container."""
 
     def __init__(
-        self, client: Client, namespace: str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: Client,
+        namespace: str,
+        *,
+        server: Client | None = None,
+        own_arguments: Sequence[str] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._client = client
+        self._client, self._server = client, server
         self._found: dict[tuple[str, Query], Object | None] = {}
         self.namespace = namespace
+        self.account = f"system:serviceaccount:{namespace}:visibility-api"
+        self.own_arguments = own_arguments
         self.now = now
 
     async def read(self, path: str, query: Query = ()) -> Object | None:
@@ -83,6 +98,32 @@ class Look:
         """A review: an answer that nothing keeps. Raises ClusterError."""
         return _decode(await self._client.post(path, msgspec.json.encode(body)))
 
+    async def try_patch(self, path: str, body: Object) -> None:
+        """Ask for a change that nothing keeps. Raises ClusterError."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        await self._client.patch(path, msgspec.json.encode(body), query=(("dryRun", "All"),), headers=headers)
+
+    async def who(self) -> Object:
+        """As whom kube-apiserver knows this client, and when by its clock. Raises ClusterError."""
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        return await self.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+
+    async def acting(self) -> Look | None:
+        """The same as the server's service account; None if this user may not act as it."""
+        for client in (self._client, self._server):
+            if client is None:
+                continue
+            look = Look(client, self.namespace)
+            try:
+                name = at(await look.who(), "status", "userInfo", "username")
+            except ApiError as error:
+                if error.status not in (401, 403):
+                    raise
+                continue
+            if name == self.account:
+                return look
+        return None
+
 
 Check = Callable[[Look], Awaitable[Finding]]
 
@@ -99,10 +140,14 @@ async def run(look: Look, checks: Sequence[tuple[str, Check]]) -> list[tuple[str
             else:
                 finding = fault(str(error), "try again; see the log of kube-apiserver")
         except ClusterError as error:
-            finding = fault(str(error), "check that kube-apiserver can be reached with this kubeconfig")
-            if isinstance(error, Unreachable):
-                return [*found, (name, finding)]  # the others would find the same
+            finding = fault(
+                str(error),
+                "check that kube-apiserver can be reached with this kubeconfig",
+                is_last=isinstance(error, Unreachable),
+            )
         found.append((name, finding))
+        if finding.is_last:
+            break
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from visibility_api.models.served import GROUP
 
-from .look import Finding, Look, Object, at, listed, ok, warning
+from .look import Finding, Look, Object, at, fault, listed, ok, warning
 
 VIEWER, PAGE = "trainjob-visibility:viewer", "trainjob-visibility:page"
 TAKEN_IN = ("view", "edit", "admin")  # by kube-controller-manager, from roles with a label for each
@@ -23,7 +23,7 @@ async def check_users(look: Look) -> Finding:
     viewer = roles.get(VIEWER)
     if viewer is None:
         others = f"only {', '.join(may_read)} may" if may_read else "nobody may"
-        return warning(f"the ClusterRole {VIEWER} is missing: {others} read progress", _APPLY)
+        return fault(f"the ClusterRole {VIEWER} is missing: {others} read progress", _APPLY)
     # A cluster without that controller has nothing in these roles at all.
     lacking = [name for name in TAKEN_IN if listed(roles.get(name), "rules") and name not in may_read]
     if lacking:

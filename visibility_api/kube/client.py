@@ -57,6 +57,7 @@ class KubeClient:
         self._credentials = credentials or Credentials(configuration)
         self._host = str(configuration.host).rstrip("/")
         self._server_hostname: str | None = configuration.tls_server_name
+        self.acting_as = ""  # another user, whom this one may impersonate
         self.clock_ahead_s = 0.0  # ours, of kube-apiserver's, at its last answer to a GET; to a second
         self._session = aiohttp.ClientSession(
             # No limit: the callers limit themselves (probe concurrency, watches).
@@ -237,6 +238,8 @@ class KubeClient:
             "Content-Type": JSON,
             "User-Agent": USER_AGENT,
         }
+        if self.acting_as:
+            headers["Impersonate-User"] = self.acting_as
         if self._configuration.api_key:
             try:
                 token = await self._configuration.get_api_key_with_prefix("BearerToken")
