@@ -306,6 +306,20 @@ def test_a_job_that_never_reported_says_so_when_it_has_ended(bench: Bench) -> No
     assert bench.condition("Reporting") == ("False", "NoProgressFile")
 
 
+def test_a_job_that_ended_unread_says_what_was_missing(bench: Bench) -> None:
+    bench.observe(Refused(reason="ExecForbidden", message="This server has no right to exec into the pod."))
+    bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2", is_running=False)))
+    bench.job(replace(JOB, phase=Phase.FAILED, rank0=None))
+    heir = bench.heir()
+    heir.job(replace(JOB, phase=Phase.FAILED, rank0=None))
+    for each in (bench, heir):
+        assert each.condition("Reporting") == ("False", "EndedWithoutReport")
+        assert each.shown("Reporting").message.endswith("This server has no right to exec into the pod.")
+    untried = Bench()
+    untried.job(replace(JOB, phase=Phase.SUCCEEDED))
+    assert untried.shown("Reporting").message.startswith("The job ended before it was probed.")
+
+
 def test_a_queued_job_is_suspended_for_that_reason() -> None:
     bench = Bench()
     bench.job(replace(JOB, phase=Phase.SUSPENDED, is_suspended=True, is_queued=True, rank0=None))

@@ -76,6 +76,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     account: bytes = b""  # of its time: account.Account
     checkpoint: Checkpoint | None = None  # the last one that the run has told of, in any attempt
     diagnosis: Diagnosis | None = None  # where its ranks were when they were read last
+    missed: Refused | None = None  # `refused` of an earlier attempt
 
 
 class Record(State, kw_only=True):
@@ -134,6 +135,7 @@ class Record(State, kw_only=True):
         """This is the last known one."""
         if self.rank0 is not None and self.rank0.attempt != rank0.attempt:
             # Of an attempt that has ended.
+            self.missed = self.refused or self.missed
             self.last_observation, self.refused, self.failures = None, None, 0
             self.read_at = {}
             self.observed = None

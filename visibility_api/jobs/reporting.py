@@ -53,8 +53,7 @@ def _reporting_plainly(record: Record) -> Found:
     if phase.is_final:
         if record.report is not None:
             return "True", "DocumentRead", "Rank 0 reported its progress."
-        message = "The job ended and no report of it was read. Instrument it (docs/instrument.md)."
-        return "False", "EndedWithoutReport", message
+        return "False", "EndedWithoutReport", _why_never_read(record)
     if record.job.hints.source == "none":
         annotation = "Annotation visibility.trainer.kubeflow.org/source of the job"
         return "False", "SwitchedOff", f"{annotation} switches probing off. Remove it to see progress."
@@ -73,6 +72,16 @@ def _reporting_plainly(record: Record) -> Found:
         )
         return "Unknown", "NotYetReported", message
     return "Unknown", "NotYetProbed", "Rank 0 has not been probed yet."
+
+
+def _why_never_read(record: Record) -> str:
+    """Of a job that has ended. Nothing was refused: nobody has looked while it ran."""
+    if record.missed is not None:
+        return f"The job ended and no report of it was read. In an earlier attempt: {record.missed.message}"
+    return (
+        "The job ended before it was probed. Write a termination message, which is read afterwards too "
+        "(docs/document.md). If the job does not report yet, instrument it (docs/instrument.md)."
+    )
 
 
 def _find_fresh(record: Record, now: datetime) -> Found:
