@@ -9,13 +9,14 @@ with report(total_steps=1000) as r:
 
 # `typing` is imported for type checkers alone, here as in every module that all this needs: importing takes
 # as little time as it may. So `typing.get_type_hints` finds no hints, in place of a NameError.
-from .loops import checkpointing, current, evaluating, report, report_metrics, restoring, track
+from .loops import adopt, checkpointing, current, evaluating, report, report_metrics, restoring, track
 from .reporter import Reporter
 from .tracked import Track
 
 __all__ = [
     "Reporter",
     "Track",
+    "adopt",
     "checkpointing",
     "current",
     "evaluating",

@@ -48,12 +48,12 @@ class LiveRun:
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
     __slots__ = (
-        "__weakref__", "_attempt", "_beats", "_before", "_best", "_between", "_due_since_s", "_final",
-        "_is_parked", "_pace", "_pid", "_publishers", "_rank", "_results", "_start_time", "_system",
-        "_warned", "begun_beside", "beside", "device_metrics", "devices", "due", "ended", "ending",
-        "has_failed", "is_fault", "is_over", "is_terminated", "is_through", "later", "levels", "main",
-        "marks", "message", "message_before", "phases", "ranks", "remaining_s", "seen", "snapshot",
-        "values", "was_left",
+        "__weakref__", "_attempt", "_beats", "_before", "_best", "_between", "_due_since_s", "_end_s",
+        "_final", "_is_parked", "_pace", "_pid", "_publishers", "_queues", "_rank", "_results",
+        "_start_time", "_system", "_warned", "begun_beside", "beside", "device_metrics", "devices",
+        "due", "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated", "is_through",
+        "later", "levels", "main", "marks", "message", "message_before", "phases", "ranks",
+        "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -87,6 +87,8 @@ class LiveRun:
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
         self._publishers: list[Publisher] = []
+        self._queues: list[Any] = []  # of sinks that want each snapshot, and not the newest alone
+        self._end_s = 0.0  # how long a sink wants the end to wait for it
         self._beats: list[Publisher] = []  # one writes the file of this rank, one reads the accelerators
         self.devices: list[dict[str, Any]] = []  # what those do; replaced, never changed
         self.device_metrics: dict[str, float] = {}  # the same by name
@@ -116,6 +118,8 @@ class LiveRun:
             self._pace.observe(time.monotonic(), step)
         self.snapshot = self._take()
         wait = after.join if after is not None else None
+        self._queues = [sink.queue for sink in places if hasattr(sink, "queue")]
+        self._end_s = max(getattr(sink, "end_s", 0.0) for sink in places)
         self._publishers = [Publisher(sink, self._latest, wait) for sink in places]
         termination.watch(self._terminate)
         self._start_threads()
@@ -166,6 +170,11 @@ class LiveRun:
         if self.main is not None:
             return self.main.is_active and not self.is_over
         return bool(self._publishers) and not self.is_over and self._pid == os.getpid()
+
+    @property
+    def patience_s(self) -> float:
+        """How long the end waits for slow sinks, unless it is said."""
+        return max(termination.FLUSH_TIMEOUT_S, self._end_s)
 
     @property
     def is_entered(self) -> bool:
@@ -494,7 +503,7 @@ class LiveRun:
             ending = "stopped"
         if error is not None:
             self.message = redaction.describe(error)
-        self.finish(ending, termination.FLUSH_TIMEOUT_S)
+        self.finish(ending, self.patience_s)
 
     def _absorb(self, beside: LiveRun) -> None:
         """One that was beside this run is over. The last of them ends what was only waiting for it."""
@@ -503,7 +512,7 @@ class LiveRun:
         results = {**self._results, **beside._read_values()}
         self._results = {name: results[name] for name in tuple(results)[:MAX_METRICS]}
         if self.later is not None and not self.is_busy and self.is_active:
-            self.finish(self.later, termination.FLUSH_TIMEOUT_S)
+            self.finish(self.later, self.patience_s)
 
     def _hasten_for_another(self) -> None:
         """Write what is known now, on another thread than this run's: no device is asked."""
@@ -561,7 +570,12 @@ class LiveRun:
             if taken.ending == seen.ending:
                 return
             taken = taken.replace(timestamp=seen.timestamp)
+        self._keep(taken)
+
+    def _keep(self, taken: Snapshot) -> None:
         self.snapshot = taken
+        for queue in self._queues:
+            queue.append(taken)
 
     def _close(self) -> None:
         termination.forget(self._terminate)
@@ -583,10 +597,10 @@ class LiveRun:
 
         A thread that has had no core yet has hung in nothing: what it has to write is all that will be known.
         """
-        deadline_s = time.monotonic() + max(BUSY_S, termination.FLUSH_TIMEOUT_S)
+        deadline_s = time.monotonic() + max(BUSY_S, self.patience_s)
         while not is_done() and time.monotonic() < deadline_s:
             running = [publisher for publisher in self._all if publisher.is_running]
-            if running and all(publisher.is_stuck(termination.FLUSH_TIMEOUT_S) for publisher in running):
+            if running and all(publisher.is_stuck(self.patience_s) for publisher in running):
                 self.say("slow", "a sink has not taken the last document in time")
                 return
             time.sleep(0.001)
@@ -613,7 +627,7 @@ class LiveRun:
             if seen is not None and self.snapshot is seen and not taken.is_same_progress(seen):
                 if self.marks is not None and taken.has_only_marked(seen):
                     taken = taken.replace(timestamp=max(seen.timestamp, self.marks.changed_at))
-                self.snapshot = taken
+                self._keep(taken)
         return self.snapshot
 
     def _take(self) -> Snapshot:

@@ -1,4 +1,4 @@
-"""What a training loop calls: `report`, `track`, `current` and `report_metrics`."""
+"""What a training loop calls: `report`, `track`, `current`, `report_metrics` and `adopt`."""
 
 from __future__ import annotations
 
@@ -91,6 +91,16 @@ def report_metrics(
     """
     del timeout
     (current() if beginning.newest is not None else report()).update(metrics, metrics=named)
+
+
+def adopt() -> None:
+    """Report what this program logs to TensorBoard, MLflow or Weights & Biases from now on. Never raises.
+
+    It still goes there. Where nothing else reports steps, those of the tracker are the run's.
+    """
+    from .adopted import install
+
+    install()
 
 
 def track(

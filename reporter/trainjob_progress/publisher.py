@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+from . import redaction
 from .termination import let_through
 
 TYPE_CHECKING = False
@@ -183,7 +184,10 @@ class Publisher:
         if self._has_warned:
             return
         self._has_warned = True
-        warn(f"{type(self.sink).__name__} failed, training goes on: {type(error).__name__}: {error}")
+        # What it needs is imported where a sink has an address, and a user, of somebody else.
+        says = redaction.describe(error) if "re" in sys.modules else f"{type(error).__name__}: {error}"
+        name = getattr(self.sink, "name", type(self.sink).__name__)
+        warn(f"{name} failed, training goes on: {says}")
 
 
 def hold_back_sigpipe() -> None:

@@ -400,7 +400,7 @@ class Reporter(Level):
             if waits_s is not None:
                 return min(waits_s, MAX_WAIT_S)
             self._say("wait", f"{show(wait_s)} is no number of seconds to wait: the default is used")
-        return termination.FLUSH_TIMEOUT_S if self._wait_s is None else min(self._wait_s, MAX_WAIT_S)
+        return self._run.patience_s if self._wait_s is None else min(self._wait_s, MAX_WAIT_S)
 
     def _leave(self, *, has_failed: bool = False) -> None:
         """This level is over, the run is not: it goes on in the level around."""

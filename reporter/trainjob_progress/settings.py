@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from . import redaction
 from .publisher import warn
 from .sinks.file import FileSink, TerminationSink
 from .termination import let_through
@@ -46,6 +47,8 @@ def find_sinks(
         finders.append(_find_push)
     for find in finders:
         sinks += _try(find, environ)
+    for name in environ.get("TRAINJOB_PROGRESS_SINKS", "").replace(",", " ").split():
+        sinks += _try(lambda environ: _find_named(name, environ), environ)  # noqa: B023 — called at once
     if bar or environ.get("TRAINJOB_PROGRESS_BAR", "0") not in ("", "0"):
         sinks += _try(lambda _: _make_bar(), environ)
     return sinks
@@ -97,7 +100,7 @@ def _try(find: Callable[[Mapping[str, str]], Optional[Sink]], environ: Mapping[s
         sink = find(environ)
     except Exception as error:
         let_through(error)
-        warn(f"one place to report to is left out: {type(error).__name__}: {error}")
+        warn(f"one place to report to is left out: {redaction.describe(error)}")
         return []
     return [] if sink is None else [sink]
 
@@ -157,6 +160,12 @@ def _find_push(environ: Mapping[str, str]) -> Optional[Sink]:
     from .sinks.push import find_push_sink
 
     return find_push_sink(environ)
+
+
+def _find_named(name: str, environ: Mapping[str, str]) -> Optional[Sink]:
+    from .trackers import find_named
+
+    return find_named(name, environ)
 
 
 def _make_bar() -> Sink:

@@ -11,6 +11,7 @@ from typing import get_type_hints
 import trainjob_progress
 
 PACKAGE = Path(trainjob_progress.__file__).parent
+FOREIGN = ("integrations", "trackers")  # they import what they are for
 
 
 def test_what_is_exported_is_what_is_listed_and_sorted() -> None:
@@ -31,9 +32,9 @@ def test_a_tool_that_asks_for_type_hints_gets_no_error() -> None:
         assert [get_type_hints(one) for one in (public, *methods)] == [{}] * (1 + len(methods))
 
 
-def test_nothing_but_the_standard_library_is_imported_outside_of_integrations() -> None:
+def test_nothing_but_the_standard_library_is_imported_but_for_frameworks_and_trackers() -> None:
     for path in PACKAGE.rglob("*.py"):
-        if path.parent.name == "integrations":
+        if path.parent.name in FOREIGN:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -47,14 +48,15 @@ def test_nothing_but_the_standard_library_is_imported_outside_of_integrations() 
                 assert root in sys.stdlib_module_names or root == "trainjob_progress", f"{path.name}: {name}"
 
 
-def test_no_integration_is_imported_before_it_is_asked_for() -> None:
+def test_no_integration_and_no_tracker_is_imported_before_it_is_asked_for() -> None:
     names = [
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         for path in PACKAGE.rglob("*.py")
-        if path.parent.name != "integrations"
+        if path.parent.name not in FOREIGN
     ]
+    foreign = tuple(f"trainjob_progress.{name}" for name in FOREIGN)
     script = (
         f"import sys, {', '.join(names)}\n"
-        "assert not [name for name in sys.modules if name.startswith('trainjob_progress.integrations')]"
+        f"assert not [name for name in sys.modules if name.startswith({foreign})]"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -14,22 +14,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Any, Callable, Optional, Sequence
+    from typing import Any, Callable, Mapping, Optional, Sequence
+
+    Patches = Mapping[str, Callable[[Any], None]]
 
 
-def install() -> None:
-    """From now on, Trainers of the frameworks in PATCHES report. A second call does nothing."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+def install(patches: Optional[Patches] = None) -> None:
+    """From now on, modules are patched as they are imported; without `patches`, so that Trainers report.
+
+    A second call with the same ones does nothing.
+    """
+    patches = PATCHES if patches is None else patches
+    if not any(isinstance(finder, _Finder) and finder.patches is patches for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(patches))
 
 
 class _Finder:
     """Finds what the others find, and has it patched once it was executed."""
 
+    def __init__(self, patches: Patches) -> None:
+        self.patches = patches
+
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        patch = PATCHES.get(name)
+        patch = self.patches.get(name)
         if patch is None:
             return None
         for finder in sys.meta_path:
@@ -75,7 +84,7 @@ def _patch_lightning(module: Any) -> None:  # noqa: ANN401
     module._load_external_callbacks = load_with_ours
 
 
-PATCHES: dict[str, Callable[[Any], None]] = {
+PATCHES: Patches = {
     "transformers.trainer": _patch_transformers,
     "lightning.pytorch.trainer.connectors.callback_connector": _patch_lightning,
     "pytorch_lightning.trainer.connectors.callback_connector": _patch_lightning,

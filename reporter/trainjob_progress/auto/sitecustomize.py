@@ -16,11 +16,16 @@ def run_the_images_own() -> None:
         spec.loader.exec_module(module_from_spec(spec))
 
 
-if os.environ.get("TRAINJOB_PROGRESS_AUTO", "0") not in ("", "0"):
+if {os.environ.get(f"TRAINJOB_PROGRESS_{name}", "0") for name in ("AUTO", "ADOPT")} - {"", "0"}:
     try:
-        from trainjob_progress.auto import install
+        if os.environ.get("TRAINJOB_PROGRESS_AUTO", "0") not in ("", "0"):
+            from trainjob_progress.auto import install
 
-        install()
+            install()
+        if os.environ.get("TRAINJOB_PROGRESS_ADOPT", "0") not in ("", "0"):
+            from trainjob_progress import adopt
+
+            adopt()
     except Exception:  # noqa: S110 — a Python too old, or half a copy: training must start all the same
         pass
 

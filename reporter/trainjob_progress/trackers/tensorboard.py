@@ -1,0 +1,81 @@
+"""TensorBoard: event files below `TENSORBOARD_LOGGING_DIR`, by default ./runs, written without TensorBoard.
+
+An event file is a TFRecord file of Event messages (tensorflow/core/util/event.proto): eight bytes of length,
+its masked CRC-32C, the message, its masked CRC-32C.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import IO, Mapping, Optional, Sequence
+
+from . import Point, TrackerSink, encode_field, find_name
+
+INTERVAL_S = 2.0
+DIRECTORY_VARIABLE = "TENSORBOARD_LOGGING_DIR"  # as Hugging Face's Trainer has it
+
+
+def find(environ: Mapping[str, str]) -> TrackerSink:
+    directory = environ.get(DIRECTORY_VARIABLE) or "runs"
+    return TrackerSink(EventFile(os.path.join(os.path.abspath(directory), find_name())), INTERVAL_S)
+
+
+class EventFile:
+    """Writes into a file of its own in `directory`, so that several attempts of a job share that."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._file: Optional[IO[bytes]] = None
+        self._table = _make_table()
+
+    def log(self, points: Sequence[Point]) -> None:
+        if self._file is None:
+            os.makedirs(self._directory, exist_ok=True)
+            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+            self._file = open(os.path.join(self._directory, name), "ab", buffering=0)  # noqa: SIM115 — until the end
+            self._file.write(self._record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
+        self._file.write(b"".join(self._record(_encode(point)) for point in points))
+
+    def end(self, ending: Optional[str]) -> None:
+        del ending  # an event file has no place for it
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _record(self, data: bytes) -> bytes:
+        length = struct.pack("<Q", len(data))
+        return length + self._check(length) + data + self._check(data)
+
+    def _check(self, data: bytes) -> bytes:
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc = self._table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+        crc ^= 0xFFFFFFFF
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _encode(point: Point) -> bytes:
+    values = b"".join(
+        encode_field(
+            1, encode_field(1, name) + b"\x15" + struct.pack("<f", _clip(value))
+        )  # simple_value, a float
+        for name, value in point.values.items()
+    )
+    return encode_field(1, point.unix_s) + encode_field(2, point.step) + encode_field(5, values)
+
+
+def _clip(value: float) -> float:
+    """As a float of 32 bits can have it."""
+    return value if value - value != 0 or abs(value) < 3.4e38 else value * float("inf")
+
+
+def _make_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table

@@ -1,0 +1,171 @@
+"""What a run reports is read back with the trackers' own libraries; what is logged to them is reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = """
+from trainjob_progress import termination, trackers
+termination.FLUSH_TIMEOUT_S = 60  # the last points come however slow the machine is
+"""
+RUN = """
+from trainjob_progress import report
+
+with report(total_steps=40) as r:
+    for step in range(1, 41):
+        r.step(loss=1 / step)
+        if step % 10 == 0:
+            r.update(val_loss=2 / step)
+            r.flush()
+r.update(test_accuracy=0.5)
+"""
+Curves = dict[str, list[tuple[int, float]]]
+
+
+def train(directory: Path, script: str, **environ: str) -> dict[str, Any]:
+    """The document of a program in a process of its own."""
+    (directory / "train.py").write_text(PATIENCE + script)
+    path = directory / "document.json"
+    paths = os.pathsep.join((str(ROOT / "reporter"), str(ROOT / "reporter/trainjob_progress/auto")))
+    own = {
+        "PYTHONPATH": paths, "TRAINJOB_PROGRESS_FILE": str(path), "TRAINJOB_NAME": "bert",
+        "TRAINJOB_NAMESPACE": "team-a", "WANDB_MODE": "offline", "MLFLOW_ALLOW_FILE_STORE": "true",
+        "MLFLOW_TRACKING_URI": f"file://{directory}/mlruns", "TENSORBOARD_LOGGING_DIR": f"{directory}/logs",
+    }  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=directory,
+        env={**os.environ, **own, **environ},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "trainjob_progress:" not in result.stderr, result.stderr[-3000:]
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    return document
+
+
+def read_tensorboard(directory: Path) -> Curves:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = events.EventAccumulator(str(directory / "logs" / "bert"))
+    found.Reload()
+    return {
+        name: [(each.step, each.value) for each in found.Scalars(name)] for name in found.Tags()["scalars"]
+    }
+
+
+def read_mlflow(directory: Path) -> Curves:
+    mlflow = pytest.importorskip("mlflow")
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    client = mlflow.MlflowClient(f"file://{directory}/mlruns")
+    (run,) = client.search_runs(["0"])
+    assert (run.info.run_name, run.info.status) == ("bert", "FINISHED")
+    assert run.data.tags["kubeflow.job.namespace"] == "team-a"
+    return {
+        name: [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, name)]
+        for name in run.data.metrics
+    }
+
+
+def read_wandb(directory: Path) -> Curves:
+    """W&B's file: a header of 7 bytes, then LevelDB's log of records."""
+    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    (path,) = directory.glob("wandb/offline-run-*/*.wandb")
+    data, at, record, curves = path.read_bytes(), 7, b"", {}
+    ended = None
+    while at + 7 <= len(data):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or its last part
+            message = messages.Record.FromString(record)
+            record = b""
+            row = {
+                item.key or item.nested_key[0]: json.loads(item.value_json) for item in message.history.item
+            }
+            for name, value in row.items():
+                if not name.startswith("_") and name != "trainer/global_step":
+                    curves.setdefault(name, []).append((row["trainer/global_step"], value))
+            if message.HasField("exit"):
+                ended = message.exit.exit_code
+            if message.HasField("run"):
+                assert message.run.display_name == "bert"
+    assert ended == 0
+    return curves
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "takes_results"),
+    [("tensorboard", read_tensorboard, True), ("mlflow", read_mlflow, True), ("wandb", read_wandb, False)],
+)
+def test_what_a_run_reports_is_in_the_tracker(
+    tmp_path: Path, name: str, read: Any, takes_results: bool
+) -> None:
+    if name != "tensorboard":  # which is not needed for writing
+        pytest.importorskip(name)
+    train(tmp_path, RUN, TRAINJOB_PROGRESS_SINKS=name)
+    curves = read(tmp_path)
+    assert curves["val_loss"] == [(step, pytest.approx(2 / step)) for step in (10, 20, 30, 40)]
+    assert curves["loss"] == [(step, pytest.approx(1 / step)) for step, _ in curves["loss"]]
+    assert (curves["loss"][0][0], curves["loss"][-1][0]) == (1, 40)
+    assert curves.get("test_accuracy") == ([(40, 0.5)] if takes_results else None)
+
+
+WRITERS = {
+    "torch": """
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter("runs")
+for step in range(1, 31):
+    writer.add_scalar("loss", 1 / step, step)
+    writer.add_scalar("epoch", step / 10, step)
+writer.add_scalars("val", {"loss": 0.5}, 3)
+""",
+    "mlflow": """
+import mlflow
+with mlflow.start_run():
+    for step in range(1, 31):
+        mlflow.log_metric("loss", 1 / step, step=step)
+    mlflow.log_metrics({"val/loss": 0.5, "epoch": 3, "system/cpu": 1}, step=3)
+    mlflow.log_params({"a": 1})
+""",
+    "wandb": """
+import wandb
+with wandb.init(settings=wandb.Settings(console="off")) as run:
+    for step in range(1, 31):
+        wandb.log({"loss": 1 / step, "trainer/global_step": step})
+    run.log({"val": {"loss": 0.5}, "epoch": 3, "picture": wandb.Html("<p>"), "text": "none"})
+""",
+}
+WRITERS["tensorboardX"] = WRITERS["torch"].replace("torch.utils.tensorboard", "tensorboardX")
+
+
+@pytest.mark.parametrize("how", ["variable", "call"])
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_what_is_logged_to_a_tracker_is_reported_without_a_change_of_it(
+    tmp_path: Path, name: str, how: str
+) -> None:
+    pytest.importorskip(name)
+    if name == "torch":
+        pytest.importorskip("tensorboard")
+    if how == "variable":
+        document = train(tmp_path, WRITERS[name], TRAINJOB_PROGRESS_ADOPT="1")
+    else:
+        beginning = "from trainjob_progress import adopt\n"
+        lines = WRITERS[name].strip().split("\n")
+        document = train(tmp_path, "\n".join([beginning, lines[0], "adopt()", *lines[1:]]))
+    validation = "val.loss" if name == "wandb" else "val/loss"
+    assert document["step"] == 30
+    assert document["epoch"] == 3
+    assert document["metrics"] == {"loss": pytest.approx(1 / 30), validation: 0.5}

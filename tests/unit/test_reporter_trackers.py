@@ -1,0 +1,154 @@
+"""What a tracker is given of a run, and what it can do to it: nothing."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reporting import wait_until
+from trainjob_progress import report
+from trainjob_progress.document import Snapshot
+from trainjob_progress.settings import find_sinks
+from trainjob_progress.trackers import MAX_WAITING, Point, TrackerSink
+from trainjob_progress.trackers.tensorboard import EventFile
+
+
+class Kept:
+    """A tracker that keeps what it gets; or is away, or hangs."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, dict[str, float]]] = []
+        self.endings: list[str | None] = []
+        self.is_away = False
+        self.is_there = threading.Event()
+        self.is_there.set()
+
+    def log(self, points: Sequence[Point]) -> None:
+        self.is_there.wait(60)
+        if self.is_away:
+            raise OSError("no route to host")
+        self.points += [(point.step, point.values) for point in points]
+
+    def end(self, ending: str | None) -> None:
+        self.endings.append(ending)
+
+
+def snapshot(at_s: float, *, ending: str | None = None, **fields: Any) -> Snapshot:
+    return Snapshot(state="running", ending=ending, timestamp=at_s, start_time=0, **fields)
+
+
+def test_a_value_is_given_once_at_the_step_at_which_it_was_reported() -> None:
+    kept = Kept()
+    r = report(total_steps=100, sinks=[TrackerSink(kept, 0.01)])
+    for step in range(1, 101):
+        if step % 50 == 0:
+            r.update(val_loss=float(step), learned="a text")
+            r.step(loss=1.0 / step)
+            r.flush()
+        else:
+            r.step(loss=1.0 / step)
+    r.finish()
+    assert [(step, values["val_loss"]) for step, values in kept.points if "val_loss" in values] == [
+        (49, 50),
+        (99, 100),
+    ]
+    losses = [(step, values["loss"]) for step, values in kept.points if "loss" in values]
+    assert losses == [(step, 1 / step) for step, _ in losses]
+    assert (losses[0][0], losses[-1][0]) == (1, 100)
+    assert "learned" not in dict(item for _, values in kept.points for item in values.items())
+    assert set(kept.endings) == {"finished"}
+    r.update(test_loss=7)
+    wait_until(lambda: kept.points[-1] == (100, {"test_loss": 7}))
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "points"),
+    [
+        ([{"step": 3, "metrics": {"a": 1}}, {"step": 4, "metrics": {"a": 1}}], [(3, {"a": 1})]),
+        ([{"epoch": 2.0, "metrics": {"a": 1}}], [(2, {"a": 1})]),
+        ([{"metrics": {"a": 1}}, {"metrics": {"a": 2}}], [(0, {"a": 1}), (1, {"a": 2})]),
+        ([{"step": 1, "metrics": {"a": "inf", "b": "x"}}], [(1, {"a": float("inf")})]),
+        ([{"step": 1}], []),
+    ],
+    ids=["unchanged", "epochs", "neither steps nor epochs", "not finite", "no metrics"],
+)
+def test_points_of_snapshots(snapshots: list[dict[str, Any]], points: list[Any]) -> None:
+    kept = Kept()
+    sink = TrackerSink(kept, 1)
+    for at_s, fields in enumerate(snapshots):
+        sink.write(snapshot(at_s, **fields))
+    assert kept.points == points
+
+
+def test_what_a_tracker_does_not_take_is_given_again_and_it_is_asked_more_rarely() -> None:
+    kept = Kept()
+    sink = TrackerSink(kept, 5)
+    kept.is_away = True
+    for at_s in range(4):
+        with pytest.raises(OSError, match="no route"):
+            sink.write(snapshot(at_s, step=at_s, metrics={"loss": at_s}))
+    assert sink.interval_s == 60
+    kept.is_away = False
+    sink.write(snapshot(5, step=5, ending="failed", metrics={"loss": 5}))
+    assert ([step for step, _ in kept.points], kept.endings) == ([0, 1, 2, 3, 5], ["failed"])
+    assert sink.interval_s == 5
+
+
+def test_a_tracker_that_hangs_holds_a_bounded_number_and_delays_neither_loop_nor_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainjob_progress.termination.FLUSH_TIMEOUT_S", 0.01)
+    kept = Kept()
+    kept.is_there.clear()
+    sink = TrackerSink(kept, 0.01)
+    sink.end_s = 0.02
+    r = report(sinks=[sink])
+    r.step(loss=1.0)
+    for step in range(2 * MAX_WAITING):
+        r.step(loss=float(step))
+        r._run.collect()
+    assert len(sink.queue) == MAX_WAITING
+    r.finish()
+    assert kept.points == []
+    kept.is_there.set()
+    wait_until(lambda: kept.points and kept.points[-1][1] == {"loss": 2 * MAX_WAITING - 1})
+
+
+def test_other_packages_bring_trackers_by_an_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "brought-1.dist-info").mkdir()
+    (tmp_path / "brought-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: brought\nVersion: 1\n"
+    )
+    (tmp_path / "brought-1.dist-info" / "entry_points.txt").write_text(
+        "[trainjob_progress.sinks]\nmine = brought:find\n"
+    )
+    (tmp_path / "brought.py").write_text(
+        "class Sink:\n"
+        "    interval_s = 1\n"
+        "    write = close = print\n"
+        "    def __init__(self, environ): self.environ = environ\n"
+        "find = Sink\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    environ = {"TRAINJOB_PROGRESS_SINKS": "mine, nobodys,wandb"}
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    (sink,) = find_sinks(environ)
+    assert sink.environ is environ  # type: ignore[attr-defined]
+    said = capfd.readouterr().err
+    assert "no sink 'nobodys': one of katib, mlflow, tensorboard, wandb, or of the entry points" in said
+    assert "wandb" in said.splitlines()[1]
+
+
+def test_event_files_have_the_checksums_that_their_readers_want(tmp_path: Path) -> None:
+    """RFC 3720 B.4: CRC-32C of 32 zeros is 0x8a9136aa; TFRecord masks it."""
+    crc = 0x8A9136AA
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    assert EventFile(str(tmp_path))._check(bytes(32)) == struct.pack("<I", masked)
