@@ -45,6 +45,7 @@ from visibility_api.workloads.collections import JobWatch, job_watches
 from visibility_api.workloads.diagnoser import Diagnoser
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.node_faults import NodeFaults
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.presence import Presence
 from visibility_api.workloads.replicas import Replicas
@@ -283,6 +284,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         explain=FailureLogs(cluster, settings.probe_timeout.total_seconds()).explain
         if "logs" in sources
         else None,
+        nodes=NodeFaults(cluster, found=tracker.failed) if settings.node_faults else None,
     )
     diagnoser = Diagnoser(
         pod_lists,

@@ -73,6 +73,10 @@ _SWITCHED_ON = {
         Right("get", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets", "components/source-push"),
     ],
     "--events=true": [Right("create", "/apis/events.k8s.io/v1", "events", "components/events")],
+    "--node-faults=true": [
+        Right("get", "/api/v1", "nodes", "components/node-faults"),
+        Right("list", "/api/v1", "events", "components/node-faults", "default"),
+    ],
     "--write-back=true": [
         Right(
             "patch",
@@ -114,6 +118,7 @@ def needed_by(settings: Settings) -> list[Right]:
         *(f"--sources={source}" for source in settings.sources),
         *([f"--certificate-secret={settings.certificate_secret}"] if settings.certificate_secret else []),
         *(["--events=true"] if settings.events else []),
+        *(["--node-faults=true"] if settings.node_faults else []),
         *(["--write-back=true"] if settings.write_back else []),
     ]
     found = dict.fromkeys(needed(arguments, settings.lease_namespace))

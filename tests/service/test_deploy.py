@@ -240,6 +240,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     "data-volume": ([], []),
     "network-policy": ([], []),
     "service-monitor": ([], []),
+    "node-faults": (["--node-faults=true"], [("", "nodes", ("get",))]),
     "events": (["--events=true"], [("events.k8s.io", "events", ("create",))]),
     "trusted-proxy": (
         [
@@ -250,6 +251,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         [],
     ),
 }
+NODE_FAULTS = "trainjob-visibility:node-faults"
 CLAIM = "visibility-api-data"
 # What a component adds or changes beside its flag and its rights.
 MORE = {
@@ -261,6 +263,7 @@ MORE = {
         ("ClusterRole", "trainjob-visibility:kinds-diagnoser"),
         ("ConfigMap", "visibility-api-kinds"),
     },
+    "node-faults": {("Role", NODE_FAULTS), ("RoleBinding", NODE_FAULTS)},  # in the namespace default
     "network-policy": {("NetworkPolicy", "visibility-api")},
     "service-monitor": {("ServiceMonitor", "visibility-api")},
     "trusted-proxy": {("Service", "visibility-api-dashboard")},

@@ -175,7 +175,7 @@ async def test_each_right_is_tried_as_the_service_account_and_nothing_is_kept() 
     cluster = Cluster()
     deployment = f"{APPS}/deployments/visibility-api"
     arguments = ["serve", "--sources=exec,logs,push", "--peers=a", "--events=true", "--write-back=true"]
-    arguments.append("--certificate-secret=kept")
+    arguments += ["--certificate-secret=kept", "--node-faults=true"]
     cluster.change(deployment, "spec", "template", "spec", "containers", 0, "args", to=arguments)
     assert dict(await cluster.check())["rights"].says.endswith(
         "has the rights of its sources, and each was tried"
@@ -190,6 +190,8 @@ async def test_each_right_is_tried_as_the_service_account_and_nothing_is_kept() 
         f"patch /apis/trainer.kubeflow.org/v1alpha1/namespaces/{NAMESPACE}/trainjobs/visibility-check/status",
         "create /apis/authentication.k8s.io/v1/tokenreviews",
         f"create /apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events",
+        "get /api/v1/nodes/visibility-check",
+        "get /api/v1/namespaces/default/events",
     ):
         assert done in cluster.done
     assert not any("exec" in done for done in cluster.done)
@@ -210,7 +212,8 @@ async def test_who_may_not_act_as_the_service_account_has_its_rights_reviewed() 
     cluster.may_impersonate = False
     found = dict(await cluster.check())["rights"]
     assert (found.state, cluster.done) == (State.OK, [])
-    assert found.says.endswith("has the rights of its sources; reviewed only: you may not act as it")
+    assert "has the rights of its sources; reviewed only: you may not act as it" in found.says
+    assert "faults of nodes are not read" in found.says
 
 
 async def test_rights_in_some_namespaces_are_enough_where_these_are_served() -> None:

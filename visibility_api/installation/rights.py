@@ -11,7 +11,7 @@ from visibility_api.rights import Right, needed
 from .look import Finding, Look, Object, at, fault, listed, ok, warning
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_CLUSTER_WIDE = ("tokenreviews", "subjectaccessreviews", "apiservices")
+_CLUSTER_WIDE = ("nodes", "tokenreviews", "subjectaccessreviews", "apiservices")
 _NONE_SUCH = "visibility-check"  # an object that is not there: 404 shows the right to read or change it
 _NAMED = 6
 
@@ -54,6 +54,8 @@ async def check_rights(look: Look) -> Finding:
             "kubectl apply -k deploy/mine    # your directory; nothing, if you left these kinds out",
         )
     note = "; pods/exec only where a namespace grants it" if by_namespace else ""
+    if "--node-faults=true" not in arguments:
+        note += "; faults of nodes are not read (--node-faults)"
     tried = ", and each was tried" if acting is not None else "; reviewed only: you may not act as it"
     return ok(f"{name} has the rights of its sources{tried}{note}")
 

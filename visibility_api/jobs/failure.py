@@ -77,9 +77,12 @@ def first_of(held: Failure | None, found: Failure, *, started_at: datetime | Non
         return found
     is_one = held.container_name == found.container_name or "" in (held.container_name, found.container_name)
     if held.pod_name == found.pod_name and held.at == found.at and is_one:
-        # The same one, of which more may be known.
+        # The same one, of which more may be known. A sign of another's failure replaces no cause.
+        is_root = bool(held.cause_class) and not held.is_cascade
         held, found = (
-            (_explained(held, found), found) if found.cause_class else (held, _explained(found, held))
+            (_explained(held, found), found)
+            if found.cause_class and not (is_root and found.is_cascade)
+            else (held, _explained(found, held))
         )
         return replace(found, reached=held.reached) if found.weight >= held.weight else held
     if held.is_of_job != found.is_of_job:

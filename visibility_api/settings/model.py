@@ -188,6 +188,11 @@ class Settings(BaseSettings):
         description="write an Event on a job when it stalls, recovers, diverges, straggles, plateaus,"
         " ends, or may not be probed. The replica that owns the jobs writes",
     )
+    node_faults: Switch = Field(
+        default=False,  # it needs a right on nodes
+        description="read the nodes of a job that fails, and their Events in the namespace default. A fault"
+        " of a node is then named as the cause",
+    )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
         default="trainjob-visibility",
         description="namespace of this server: of the Lease of --peers, and of --certificate-secret",

@@ -23,6 +23,7 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .failures import latest, pod_failure
+from .node_faults import NodeFaults
 from .pod_lists import AT_A_TIME, TIMEOUT_S, PodLists
 from .replicas import Replicas, ReplicaStatus, status_of
 
@@ -58,7 +59,7 @@ class Inspector:
     """Lists the pods of jobs, namespaces in turn, each job twice in `second_look_s` at most.
 
     `found` is called with what failed first; `replicas` are told what all pods show. `explain`: None where no
-    logs are read.
+    logs are read. `nodes`: None where no nodes are read.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Inspector:
         replicas: Replicas,
         found: Callable[[JobRef, Failure], None],
         explain: Explain | None = None,
+        nodes: NodeFaults | None = None,
         limits: Limits = Limits(),
     ) -> None:
         self._explain = explain
+        self._nodes = nodes
         self._lists = lists
         self._replicas = replicas
         self._found = found
@@ -137,11 +140,12 @@ class Inspector:
         ref = look.ref
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                failures = await self._failures(ref)
+                failures, replicas = await self._read(ref)
             failure = latest(failures, started_at=None)
             if failure is not None:
                 self._found(ref, failure)
-                await self._look_for_cause(ref, failure, failures)
+                known = await self._look_for_cause(ref, failure, failures)
+                await self._look_at_nodes(ref, [known.get(each, each) for each in failures], replicas)
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             # What rank 0 shows is known without; the next failure is another chance.
             log.debug("pods or logs not read", job=str(ref), error=type(error).__name__)
@@ -151,26 +155,46 @@ class Inspector:
             self._queue.release(look)
             self._changed.set()
 
-    async def _look_for_cause(self, ref: JobRef, first: Failure, failures: Sequence[Failure]) -> None:
-        """Read the log of what failed first; of others, too, until one is no sign of another's failure."""
-        if self._explain is None:
-            return
-        others = sorted((each for each in failures if each != first), key=lambda each: each.came_at)
-        async with asyncio.timeout(self._limits.logs_s):  # other jobs wait for this one's place
-            for failure in [first, *others][:MAX_LOGS]:
-                if failure.reason not in ("", "Error") or not failure.pod_name:
-                    continue  # the kubelet or the scheduler has said why
-                try:
-                    found = await self._explain(ref, failure)
-                except (ApiError, Unreachable, TooLarge) as error:
-                    log.debug("log of a failure not read", job=str(ref), error=type(error).__name__)
-                    continue
-                if found.cause_class:
-                    self._found(ref, found)
-                    if not found.is_cascade:
-                        return
+    async def _look_for_cause(
+        self, ref: JobRef, first: Failure, failures: Sequence[Failure]
+    ) -> dict[Failure, Failure]:
+        """Read the log of what failed first; of others, too, until one is no sign of another's failure.
 
-    async def _failures(self, ref: JobRef) -> list[Failure]:
+        Returns those with a cause, by the failures that they explain.
+        """
+        known = dict[Failure, Failure]()
+        others = sorted((each for each in failures if each != first), key=lambda each: each.came_at)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.logs_s):  # other jobs wait for this one's place
+                for failure in [first, *others][:MAX_LOGS]:
+                    if failure.reason not in ("", "Error") or not failure.pod_name:
+                        continue  # the kubelet or the scheduler has said why
+                    found = await self._explained(ref, failure)
+                    if found.cause_class:
+                        known[failure] = found
+                        self._found(ref, found)
+                        if not found.is_cascade:
+                            break
+        return known
+
+    async def _explained(self, ref: JobRef, failure: Failure) -> Failure:
+        if self._explain is not None:
+            try:
+                return await self._explain(ref, failure)
+            except (ApiError, Unreachable, TooLarge) as error:
+                log.debug("log of a failure not read", job=str(ref), error=type(error).__name__)
+        return failure
+
+    async def _look_at_nodes(
+        self, ref: JobRef, failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
+    ) -> None:
+        """Where no log has said why."""
+        is_known = any(each.cause_class and not each.is_cascade for each in failures)
+        if self._nodes is not None and not is_known:
+            async with asyncio.timeout(self._limits.logs_s):
+                await self._nodes.explain(ref, failures, replicas)
+
+    async def _read(self, ref: JobRef) -> tuple[list[Failure], list[ReplicaStatus]]:
         failures, seen = list[Failure](), list[ReplicaStatus]()
         async with aclosing(self._lists.read(ref)) as pods:
             async for pod, replica in pods:
@@ -178,7 +202,7 @@ class Inspector:
                 if (failure := pod_failure(pod, replica)) is not None:
                     failures.append(failure)
         self._replicas.note(ref, seen)
-        return failures
+        return failures, seen
 
 
 def shows_failure(before: TrainingJob | None, job: TrainingJob) -> bool:
