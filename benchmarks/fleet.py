@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ SOURCES = ("exec", "logs", "push")
 # What becomes of a job, in turn: half of them go on.
 MANNERS = ("steady", "hung", "steady", "lost", "steady", "ended", "steady", "gone", "steady", "crashed")
 NODES = 20
-BEAT_S = 5.0  # between two reports of a job that is steady
+BEAT_S = float(os.environ.get("BENCHMARKS_BEAT_S", "5"))  # between two reports of a job that is steady
 FIRST_STEP, TOTAL_STEPS = 100, 1000
 OLD = timedelta(minutes=10)  # as old is the only report of a job that is not steady
 RUNNING_FOR = timedelta(hours=1)
@@ -123,6 +124,13 @@ def show_pod(
     api: Api, pod: Pod, state: Object, *, began: datetime, phase: str = "Running", **more: Any
 ) -> None:
     """Its status, as a kubelet writes it; more of its container's."""
+    api.patch(*status_of(pod, state, began=began, phase=phase, **more))
+
+
+def status_of(
+    pod: Pod, state: Object, *, began: datetime, phase: str = "Running", **more: Any
+) -> tuple[str, Object]:
+    """The path and the patch of it."""
     status = {
         "phase": phase,
         "startTime": _rfc3339(began),
@@ -138,7 +146,7 @@ def show_pod(
             }
         ],
     }
-    api.patch(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status", {"status": status})
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status", {"status": status}
 
 
 def token_of(api: Api, pod: Pod) -> str:
@@ -219,16 +227,21 @@ class Fleet:
     """`jobs` of them, created by `create`; a NodeAgent for all their pods."""
 
     def __init__(
-        self, api: Api, jobs: int, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        api: Api,
+        jobs: int,
+        *,
+        manners: Sequence[str] = MANNERS,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._api, self._now = api, now
+        self._api, self._now, self._manners = api, now, manners
         self.started = now().replace(microsecond=0)
         self.jobs = [self._job(number) for number in range(jobs)]
         self._by_name = {job.name: job for job in self.jobs}
         self.hanging: set[str] = set()  # nodes on which no exec ends
 
     def _job(self, number: int) -> Job:
-        manner = MANNERS[number // len(SOURCES) % len(MANNERS)]
+        manner = self._manners[number // len(SOURCES) % len(self._manners)]
         spread = timedelta(milliseconds=number * 4999 % int(BEAT_S * 1000))
         began = self.started - (spread if manner == "steady" else OLD + spread)
         return Job(number=number, source=SOURCES[number % len(SOURCES)], manner=manner, began=began)
@@ -274,8 +287,8 @@ class Fleet:
         assert job.pod is not None
         show_pod(self._api, job.pod, state, began=self._began, phase=phase, **more)
 
-    def restart(self, job: Job) -> None:
-        """Its container has crashed, and runs again: its reports go on."""
+    def restarted(self, job: Job) -> tuple[str, Object]:
+        """The path and the patch by which its container has crashed, and runs again: its reports go on."""
         now = self._now()
         left = {
             "exitCode": 1,
@@ -284,7 +297,9 @@ class Fleet:
             "finishedAt": _rfc3339(now),
         }
         running = {"running": {"startedAt": _rfc3339(now)}}
-        self._show_pod(job, running, restartCount=1, lastState={"terminated": left})
+        assert job.pod is not None
+        last = {"terminated": left}
+        return status_of(job.pod, running, began=self._began, restartCount=1, lastState=last)
 
     def _change(self, job: Job) -> None:
         job.has_changed = True

@@ -146,6 +146,7 @@ class Replica:
                 *("--shutdown-delay-duration", f"{DRAIN_S}s", "--data-dir", str(self.directory / "data")),
                 *(f"--peers={peer}" for peer in stage.peers(self.port)),
                 "--probe-timeout=15s",  # a busy machine is no reason
+                f"--probe-interval={INTERVAL_S:.0f}s",
                 *server_flags(COMPONENTS),
                 *manner.flags,
                 stdout=log, stderr=log, env=env | manner.env, cwd=manner.tree,

@@ -12,7 +12,7 @@ from typing import Any
 from .fleet import BEAT_S, Job
 
 QUIET, ALONE = "quiet", "single replica"  # stages: nothing is restarted, one without others is
-INTERVAL_S = 15.0  # of probes, the default
+INTERVAL_S = 15.0 * max(1.0, BEAT_S / 5)  # of probes; the default where reports come each 5 s
 # All replicas show the log of one owner: what one has shown, every other shows so long after that. Changes
 # are gathered for 5 ms before they are sent, and all processes share the cores. `behind_s` has how long it
 # took.

@@ -26,7 +26,7 @@ import aiohttp
 import uvloop
 
 from benchmarks.control_plane import control_plane
-from benchmarks.fleet import Fleet
+from benchmarks.fleet import MANNERS, Fleet
 from benchmarks.processes import free_port
 from benchmarks.restarts import COMPONENTS, Play, Pushers, beside, keep
 from benchmarks.witness import QUIET, Witness
@@ -141,7 +141,7 @@ def _faults(
         yield f"a namespace took {seen.namespace_s:.0f} s to be deleted"
 
 
-async def show(names: Sequence[str], jobs: int) -> bool:
+async def show(names: Sequence[str], jobs: int, *, are_steady: bool) -> bool:
     """Whether all held."""
     binaries, missing = find_binaries()
     if missing:
@@ -153,7 +153,7 @@ async def show(names: Sequence[str], jobs: int) -> bool:
         plane = stack.enter_context(control_plane(directory, binaries))
         token = await asyncio.to_thread(plane.prepare)
         apply_rights(plane.api, COMPONENTS)
-        fleet = Fleet(plane.api, jobs)
+        fleet = Fleet(plane.api, jobs, manners=("steady",) if are_steady else MANNERS)
         kubelet, kubelet_port = KubeletServer(fleet), free_port()
         await kubelet.start(plane.kubelet_tls(), kubelet_port)
         stack.push_async_callback(kubelet.stop)
@@ -203,13 +203,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="DAY", help=f"only these: {'; '.join(DAYS)}")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--steady", action="store_true", help="no job hangs, fails or ends by itself")
     given = parser.parse_args()
     if unknown := set(given.names) - set(DAYS):
         parser.error(f"there is no day called {', '.join(sorted(unknown))}")
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return 0 if runner.run(show(given.names, given.jobs)) else 1
+        return 0 if runner.run(show(given.names, given.jobs, are_steady=given.steady)) else 1
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ CONTROLLERS = "kube-controller-manager"
 PROBE = "/readyz?exclude=watch-trainjobs&exclude=watch-jobsets&exclude=watch-jobs&exclude=watch-pods"
 PROBE_S, FAILURES = 2.0, 3  # of a replica, until the Service forwards to it no longer
 CURRENT_S = INTERVAL_S + BEAT_S + 5  # a steady job's report is at most so old
-HEALED_S = 180.0  # at most, after the fault has ended
+HEALED_S = max(180.0, 3 * INTERVAL_S)  # at most, after the fault has ended
 
 
 class Ground(Stage):
