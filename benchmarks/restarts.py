@@ -48,7 +48,7 @@ LAST_PUSHES = 10  # jobs that push once more right before each kill, and never a
 KILL_AFTER_S = 1.2  # after that push: more than a kill may cost
 DRAIN_S = 2  # --shutdown-delay-duration
 READY_WITHIN_S = 150.0
-PATIENCE_S = 300.0
+PATIENCE_S = max(300.0, 10 * INTERVAL_S)
 TAKEN_OVER_S = {signal.SIGTERM: 1.0, signal.SIGKILL: 20.0}  # at most, so another replica owns the jobs
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
 ROLLING, KILLS, SINGLE = SCENES = "rolling update", "kill -9 of either", ALONE
@@ -488,7 +488,11 @@ class Play:
         while True:
             found = []
             for replica in self._stage.running:
-                items = (await self._readers.list_of(f"https://localhost:{replica.port}"))["items"]
+                try:
+                    items = (await self._readers.list_of(f"https://localhost:{replica.port}"))["items"]
+                except aiohttp.ClientResponseError as error:  # a cluster that just began may review nobody
+                    found.append(f"{replica.name}: {error.status}")
+                    continue
                 found += left(items)
             if not found:
                 print(f"  {what} after {time.perf_counter() - began:.1f} s", flush=True)

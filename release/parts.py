@@ -42,9 +42,33 @@ def build_packages(root: Path, out: Path) -> None:
             if (root / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, copy / name)
+                (copy / name).chmod(0o755 if os.access(copy / name, os.X_OK) else 0o644)  # whatever the umask
         for each in (copy, copy / "reporter"):
             command = [sys.executable, "-c", _BUILD, str(out)]
-            subprocess.run(command, cwd=each, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            subprocess.run(
+                command,
+                cwd=each,
+                check=True,
+                umask=0o022,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+    for sdist in out.glob("trainjob_*.tar.gz"):
+        _date(sdist)
+
+
+def _date(sdist: Path) -> None:
+    """As of the commit, and nobody's: setuptools writes when and by whom it was built."""
+    packed = io.BytesIO()
+    with tarfile.open(sdist) as old, tarfile.open(fileobj=packed, mode="w") as new:
+        for entry in sorted(old.getmembers(), key=lambda each: each.name):
+            data = old.extractfile(entry)
+            entry.mtime = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            entry.pax_headers = {}
+            new.addfile(entry, data)
+    sdist.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
 
 
 def split_image(image: str) -> tuple[str, str, str]:

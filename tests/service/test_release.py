@@ -110,21 +110,27 @@ def test_helm_renders_the_packed_chart_as_that_of_the_checkout(tmp_path: Path) -
     assert "image: r.example/a:1.2.3" in rendered
 
 
-def test_packages_of_one_commit_are_the_same_and_have_no_scraps(
+def test_packages_of_one_commit_are_the_same_for_everybody_and_have_no_scraps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not git_is_here():
         pytest.skip("no git checkout")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     made = []
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        build_packages(ROOT, tmp_path / name)
-        wheels = sorted((tmp_path / name).glob("*.whl"))
-        made.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels})
+    for name, umask in (("one", 0o022), ("other", 0o077)):
+        clone = tmp_path / f"{name}-clone"
+        before = os.umask(umask)
+        try:
+            subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{ROOT}", str(clone)], check=True)
+            (tmp_path / name).mkdir()
+            build_packages(clone, tmp_path / name)
+        finally:
+            os.umask(before)
+        packages = sorted((tmp_path / name).iterdir())
+        made.append({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in packages})
     assert made[0] == made[1]
-    assert [name.split("-")[0] for name in made[0]] == ["trainjob_progress", "trainjob_visibility"]
-    assert len(list((tmp_path / "one").glob("*.tar.gz"))) == 2
+    names = ["trainjob_progress", "trainjob_visibility"]
+    assert [name.split("-")[0] for name in made[0]] == [names[0], names[0], names[1], names[1]]
     for path in (tmp_path / "one").glob("*.whl"):
         with zipfile.ZipFile(path) as archive:
             assert not [name for name in archive.namelist() if "__pycache__" in name or "tests/" in name]
