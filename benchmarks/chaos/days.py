@@ -27,7 +27,7 @@ from .ground import SECRET, Ground
 STORM_S = 45.0
 GONE_S = 60.0
 SHARE = 0.9  # of the requests in a storm
-CUT_S = 75.0  # a follower is not ready after a minute
+CUT_S = 90.0  # a follower is not ready a minute after it knows, and the Service knows that 6 s later
 BEHIND_S = 33.0  # a follower has found nobody for 24 s, up to 7 s after it has heard the last word; a search
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 JUMPS = ("+7200", "-7200", "+0")  # seconds

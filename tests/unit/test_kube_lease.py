@@ -199,3 +199,18 @@ async def test_while_kube_apiserver_is_away_nobody_begins_to_hold_it(api: FakeAp
     assert not only.is_held
     api.is_away = False
     assert await only.acquire(may=yes)
+
+
+async def test_it_fails_since_its_first_request_that_failed_until_one_succeeds(
+    api: FakeApi, clock: Clock
+) -> None:
+    only = lease(api, clock, "a")
+    assert only.failing_s == 0
+    api.is_away = True
+    for _ in range(3):
+        await only._tried(only.try_acquire(yes, lambda: 0))
+        clock.now += 2
+    assert only.failing_s == 6
+    api.is_away = False
+    await only._tried(only.try_acquire(yes, lambda: 0))
+    assert only.failing_s == 0

@@ -95,6 +95,12 @@ class Lease:
         self._seen_at = 0.0
         self._hurry = asyncio.Event()
         self.fault = ""  # why the Lease cannot be read or written now
+        self._failing_since = 0.0
+
+    @property
+    def failing_s(self) -> float:
+        """For how long it could not be read or written; 0 if it could, the last time."""
+        return self._clock() - self._failing_since if self.fault else 0.0
 
     @property
     def is_held(self) -> bool:
@@ -147,6 +153,7 @@ class Lease:
                 found = await work
         except (ClusterError, msgspec.MsgspecError, TimeoutError) as error:
             if (fault := _describe(error)) != self.fault:
+                self._failing_since = self._failing_since if self.fault else self._clock()
                 self.fault = fault
                 log.warning("lease cannot be read or written", name=self._name, error=fault)
             return None

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
-from visibility_api.kube.lease import Lease
+from visibility_api.kube.lease import DURATION_S, Lease
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.store.job_log import JobLog, Owner
 
@@ -102,8 +102,9 @@ class Role(Generic[T]):
 
     @property
     def out_of_sync_s(self) -> float:
-        """For how long another replica has owned the log, by its Lease, and this one has not followed it."""
-        if self._term is not None or self.others is None or self.others.lease.fault:
+        """For how long another replica has owned the log, by its Lease, and this one has not followed it.
+        A Lease that cannot be read now and then is still held; after its duration nobody may own the log."""
+        if self._term is not None or self.others is None or self.others.lease.failing_s > DURATION_S:
             return 0.0
         lost_at = self.others.follower.lost_at
         return 0.0 if lost_at is None else time.monotonic() - lost_at
