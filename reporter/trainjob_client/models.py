@@ -26,6 +26,7 @@ CONDITION_TYPES = (
     "Plateaued",
     "AtRisk",
     "LowGoodput",
+    "ShouldStop",
     "Suspended",
     "Complete",
     "Failed",
@@ -566,8 +567,9 @@ class ProgressStatus(WireModel):
     shown are current. Straggling: one rank is far slower than the others; there where rank 0 reports of them.
     Plateaued: no improvement for long; there once it was true. AtRisk: no checkpoint for a large share of the
     run; there where the run tells of its checkpoints. LowGoodput: goodput is below the share that an
-    annotation of the job says; absent without it. Suspended: as the job itself has it. Complete: as the job
-    itself has it. Failed: as the job itself has it."""
+    annotation of the job says; absent without it. ShouldStop: the rules of an annotation of the job advise to
+    stop it early; absent without them. Suspended: as the job itself has it. Complete: as the job itself has
+    it. Failed: as the job itself has it."""
 
     rank0: Optional[Rank0] = None
     """The pod that reports; absent before there is one."""

@@ -1,4 +1,4 @@
-"""Where a job's time goes, through kube-apiserver: document, columns, and a condition to wait for."""
+"""Where a job's time goes and when it should be stopped, through kube-apiserver: conditions to wait for."""
 
 from __future__ import annotations
 
@@ -32,3 +32,35 @@ def test_time_is_in_the_document_in_columns_and_a_condition_that_can_be_waited_f
         "get", "tjp", "bert", "-n", workspace.name, "-o", "jsonpath={.status.goodput.whole.percentage}"
     )
     assert 0 < float(percent.stdout) < 100
+
+
+TRIAL = """
+import time
+from trainjob_progress import report
+
+with report(total_steps=5) as r:
+    for step in range(5):
+        r.step(loss=LOSS)
+        time.sleep(0.5)
+    time.sleep(WAIT)
+"""
+
+
+def test_a_trial_that_is_worse_than_those_before_it_should_stop(workspace: Workspace) -> None:
+    """docs/trackers.md: kubectl waits for the advice, and deletes the job."""
+    common: dict[str, dict[str, str]] = {
+        "labels": {"katib.kubeflow.org/experiment": "sweep"},
+        "annotations": {"should-stop": "median@1", "interval": "2s"},
+    }
+    for number in range(3):
+        workspace.start_job(f"bert-{number}", TRIAL.replace("LOSS", "1").replace("WAIT", "0"), **common)
+    for number in range(3):
+        workspace.wait_condition(f"bert-{number}", "Complete", "True")
+    workspace.start_job("bert-7", TRIAL.replace("LOSS", "9").replace("WAIT", "600"), **common)
+    workspace.wait_document("bert-7", lambda _: True, what="a document")
+    told = workspace.admin.kubectl(
+        "wait", "tjp", "bert-7", "-n", workspace.name, "--for=condition=ShouldStop", "--timeout=90s"
+    )
+    assert told.returncode == 0, told.stderr
+    assert workspace.wait_condition("bert-7", "ShouldStop", "True", reason="MedianStop")
+    assert workspace.admin.kubectl("delete", "trainjob", "bert-7", "-n", workspace.name).returncode == 0

@@ -162,6 +162,7 @@ def reasons(cluster: FakeCluster) -> list[str]:
         (shown(), shown(condition("NoProgress")), ("Warning", "TrainingNoProgress")),
         (shown(condition("AtRisk", "False")), shown(condition("AtRisk")), ("Warning", "TrainingAtRisk")),
         (shown(), shown(condition("LowGoodput")), ("Warning", "TrainingLowGoodput")),
+        (shown(), shown(condition("ShouldStop")), ("Normal", "TrainingShouldStop")),
         (shown(), shown(condition("Complete"), phase=Phase.SUCCEEDED), ("Normal", "TrainingFinished")),
         (shown(), shown(condition("Failed"), phase=Phase.FAILED), ("Warning", "TrainingFailed")),
         (

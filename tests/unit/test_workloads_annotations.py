@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.workload_objects import TORCH, described, pod, trainjob
-from visibility_api.jobs.job import Thresholds
+from visibility_api.jobs.job import StopRule, Thresholds
 from visibility_api.workloads.annotations import (
     KEYS,
     PREFIX,
@@ -237,6 +237,20 @@ def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
         ("goodput-below", "50%", Thresholds(goodput_below=0.5)),
         ("goodput-below", "12.5%/24h", Thresholds(goodput_below=0.125, goodput_window_s=86400)),
         ("goodput-below", "off", Thresholds()),
+        ("should-stop", "median", Thresholds(stop_rules=(StopRule(least=4),))),
+        (
+            "should-stop",
+            "val loss > 2.5, accuracy<-.5@10 ,median@7",
+            Thresholds(
+                stop_rules=(
+                    StopRule(metric="val loss", comparison=">", value=2.5),
+                    StopRule(metric="accuracy", comparison="<", value=-0.5, least=10),
+                    StopRule(least=7),
+                )
+            ),
+        ),
+        ("should-stop", "off", Thresholds()),
+        ("should-stop-label", "example.com/sweep", Thresholds(stop_label="example.com/sweep")),
         ("at-risk-after", "1h", Thresholds(at_risk_after_s=3600)),
         ("at-risk-after", "off", Thresholds(at_risk_after_s=math.inf)),
         ("diverged-above", "20", Thresholds(diverged_above=20)),
@@ -256,11 +270,23 @@ def test_a_threshold_can_be_named(key: str, text: str, threshold: Thresholds) ->
     assert (hints.thresholds, hints.faults) == (threshold, ())
 
 
+STOP_RULES = 'it must be up to 4 rules such as "median", "loss>2.5" or "accuracy<0.5@10", with commas between'
+
+
 @pytest.mark.parametrize(
     ("key", "text", "accepted"),
     [
         ("goodput-below", "0.5", 'it must be a percentage such as "50%", "50%/1h" or "50%/24h", or "off"'),
         ("goodput-below", "50%/2h", 'it must be a percentage such as "50%", "50%/1h" or "50%/24h", or "off"'),
+        *(
+            ("should-stop", text, f'{STOP_RULES}, or "off"')
+            for text in ("", "median,", "loss>x", "loss>nan", "loss>1@0", "loss")
+        ),
+        *(
+            ("should-stop", text, f'{STOP_RULES}, or "off"')
+            for text in ("a\x1b>1", "median," * 4 + "median", "a>1," * 200)
+        ),
+        ("should-stop-label", "a b", "it must be the key of a label"),
         ("at-risk-after", "1s", 'it must be a duration such as "1h", from 10s to 168h, or "off"'),
         ("stalled-after", "9s", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
         ("stalled-after", "never", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),

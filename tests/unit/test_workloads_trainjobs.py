@@ -219,7 +219,8 @@ def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
     known = (
         "the known ones are source, interval, path, port, container, stalled-after, diverged-above,"
         " straggling-above,"
-        " plateau-metric, plateau-better, plateau-after, goodput-below, at-risk-after"
+        " plateau-metric, plateau-better, plateau-after, goodput-below, at-risk-after, should-stop,"
+        " should-stop-label"
     )
     assert fault == f"Annotation {PREFIX}intervall is ignored: {known}."
 

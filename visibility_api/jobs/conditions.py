@@ -12,6 +12,7 @@ from datetime import datetime
 from visibility_api.errors.text import harmless
 
 from .job import Phase
+from .pruning import PRUNING
 from .record import Record
 from .reporting import NO_REPORT, PLAIN, REPORTING, Found, Rule
 from .spending import SPENDING
@@ -97,6 +98,7 @@ _RULES = (
     *REPORTING,
     *TRAINING,
     *SPENDING,
+    *PRUNING,
     Rule("Suspended", _find_suspended, _suspension_changed_at, is_jobs_own=True),
     Rule("Complete", _find_complete, _ended_at, is_jobs_own=True),
     Rule("Failed", _find_failed, _ended_at, is_jobs_own=True),

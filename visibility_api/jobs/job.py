@@ -172,6 +172,15 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed: int | None = None
 
 
+class StopRule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When a trial should be stopped early."""
+
+    metric: str = ""  # "": worse than the median of other jobs
+    comparison: Literal["<", ">", "="] = "="
+    value: float = 0.0
+    least: int = 1  # values of the metric, before it counts
+
+
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the job's annotations say about when its conditions hold; None: as is usual for the run itself."""
 
@@ -185,6 +194,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     goodput_below: float | None = None  # a share of 1
     goodput_window_s: float = 3600.0  # of which goodput counts: an hour or a day
     at_risk_after_s: float | None = None  # without a checkpoint; infinity: never
+    stop_rules: tuple[StopRule, ...] = ()  # all of them must hold
+    stop_label: str | None = None  # whose value the jobs have in common that are compared
 
 
 class ProbeHints(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -22,6 +22,7 @@ from .observation import Addition, Observation
 from .rhythm import section_s
 from .straggling import NOTHING_GATHERED, Gathered
 from .summary import Beginning, Condition, JobProgress, ObservationSummary, Resources
+from .trials import Trials
 from .watched import NOTHING_WATCHED, Watched
 
 FRESH_INTERVALS = 3.0  # a report may be missed twice before its numbers count as old
@@ -101,6 +102,7 @@ class Record(State, kw_only=True):
     shown: JobProgress | None = None  # what was published last
     shown_at: datetime | None = None
     passes_at: datetime | None = None  # when the estimated end that was shown will have passed
+    trials: Trials | None = None  # that it is compared with
 
     @property
     def failure(self) -> Refused | None:

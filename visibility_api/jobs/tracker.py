@@ -27,6 +27,7 @@ from .job import JobRef, Rank0, TrainingJob
 from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
+from .pruning import Groups
 from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
 from .saved_account import save_account
 from .summary import JobProgress
@@ -66,6 +67,7 @@ class Tracker:
         self._recall = recall
         self._suspect = suspect
         self._records: dict[JobRef, Record] = {}
+        self._groups = Groups()
         self._reviews: Iterator[JobRef] = iter(())
         # Resources and namespaces, None for all, whose objects are not followed at this moment; for
         # `OwnersTerm` to set.
@@ -137,7 +139,9 @@ class Tracker:
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted; so is what is known of it."""
-        if self._records.pop(ref, None) is not None:
+        record = self._records.pop(ref, None)
+        if record is not None:
+            self._groups.leave(record)
             self._retract(ref)
 
     def state(self, ref: JobRef) -> bytes | None:
@@ -231,6 +235,8 @@ class Tracker:
         record.is_watched = not unwatched or (
             (ref.resource, None) not in unwatched and (ref.resource, ref.namespace) not in unwatched
         )
+        if record.job.hints.thresholds.stop_rules or record.trials is not None:
+            self._groups.follow(record)
         account = account_of(record, now) if not goes_on(record, now) else None
         record.conditions = evaluate(record, now)
         if (still_s := suspicious_s(record, now)) is not None:

@@ -70,6 +70,12 @@ CONDITION_TYPES = (
         ages=True,
         event=("Warning", "TrainingLowGoodput"),
     ),
+    ConditionType(
+        name="ShouldStop",
+        meaning="the rules of an annotation of the job advise to stop it early; absent without them",
+        fault="True",
+        event=("Normal", "TrainingShouldStop"),
+    ),
     ConditionType(name="Suspended", meaning="as the job itself has it"),
     ConditionType(name="Complete", meaning="as the job itself has it", event=("Normal", "TrainingFinished")),
     ConditionType(name="Failed", meaning="as the job itself has it", event=("Warning", "TrainingFailed")),

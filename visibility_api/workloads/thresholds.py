@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, cast
 
 from visibility_api.errors.text import harmless
-from visibility_api.jobs.job import Thresholds
+from visibility_api.jobs.job import StopRule, Thresholds
 from visibility_api.models.wire import parse_duration_s
 from visibility_api.reports.fields import MAX_METRIC_CHARACTERS
 
@@ -21,15 +21,25 @@ KEYS = (
     "plateau-after",
     "goodput-below",
     "at-risk-after",
+    "should-stop",
+    "should-stop-label",
 )
 OFF = "off"
 MIN_STALLED_S, MAX_STALLED_S = 10.0, 7 * 86400.0
 MIN_FACTOR, MAX_FACTOR = 1.1, 1000.0
 MIN_PLATEAU_S, MAX_PLATEAU_S = 60.0, 30 * 86400.0
 MIN_VALUES, MAX_VALUES = 2, 100_000
+MAX_RULES, MAX_RULES_CHARACTERS = 4, 512
+MEDIAN_VALUES = 4  # as Katib's start_step
 WINDOWS_S = {"1h": 3600.0, "24h": 86400.0}
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})(?:[eE][+-]?\d{1,2})?", re.ASCII)
+_LABEL = re.compile(r"(?:[a-z0-9.-]{1,253}/)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_STOP_RULE = re.compile(
+    rf"(?:(?P<median>median)|(?P<metric>[^<>=@,]{{1,{MAX_METRIC_CHARACTERS}}}?)\s*(?P<comparison>[<>=])\s*"
+    r"(?P<value>[^<>=@,\s]{1,64}))\s*(?:@(?P<least>[1-9]\d{0,2}))?",
+    re.ASCII,
+)
 _NONE = Thresholds()
 
 
@@ -69,7 +79,41 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
         goodput_below=below,
         goodput_window_s=window_s,
         at_risk_after_s=limit("at-risk-after", _read_stalled_s, 'a duration such as "1h", from 10s to 168h'),
+        stop_rules=_read_stop_rules(found.get("should-stop"), refuse),
+        stop_label=_read_label(found.get("should-stop-label"), refuse),
     )
+
+
+def _read_stop_rules(text: str | None, refuse: Callable[[str, str], None]) -> tuple[StopRule, ...]:
+    rules: list[StopRule] = []
+    for part in (
+        text.split(",") if text is not None and text != OFF and len(text) <= MAX_RULES_CHARACTERS else ()
+    ):
+        found = _STOP_RULE.fullmatch(part.strip())
+        value = _read_number(found["value"]) if found is not None and found["value"] else None
+        if found is None or (value is None and not found["median"]) or harmless(part) != part:
+            rules.clear()
+            break
+        least = int(found["least"] or (MEDIAN_VALUES if found["median"] else 1))
+        if found["median"]:
+            rules.append(StopRule(least=least))
+        elif value is not None:
+            comparison = cast("Literal['<', '>', '=']", found["comparison"])
+            rules.append(StopRule(metric=found["metric"], comparison=comparison, value=value, least=least))
+    if (not rules or len(rules) > MAX_RULES) and text is not None and text != OFF:
+        what = (
+            f'up to {MAX_RULES} rules such as "median", "loss>2.5" or "accuracy<0.5@10", with commas between'
+        )
+        refuse("should-stop", f'it must be {what}, or "off"')
+        return ()
+    return tuple(rules)
+
+
+def _read_label(text: str | None, refuse: Callable[[str, str], None]) -> str | None:
+    if text is not None and not _LABEL.fullmatch(text):
+        refuse("should-stop-label", "it must be the key of a label")
+        return None
+    return text
 
 
 def _read_stalled_s(text: str) -> float | None:

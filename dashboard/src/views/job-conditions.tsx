@@ -41,6 +41,11 @@ const WORDS: Record<string, Record<string, string>> = {
   NoProgress: { True: "Attempts end before they come further", False: "Attempts come further" },
   AtRisk: { True: "The last checkpoint is old", False: "The last checkpoint is recent" },
   LowGoodput: { True: "Little of the time makes progress", False: "Enough of the time makes progress" },
+  ShouldStop: {
+    True: "The job's rules advise to stop it",
+    False: "The job's rules advise to go on",
+    Unknown: "Too early for advice to stop or go on",
+  },
   Suspended: { True: "Suspended", False: "Not suspended" },
   Complete: { True: "Complete", False: "Not complete" },
   Failed: { True: "Failed", False: "Has not failed" },
