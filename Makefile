@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks dashboard test-dashboard docs e2e fuzz audit lint format bench attack chaos lock openapi release clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard docs e2e fuzz audit lint format bench attack chaos lock openapi monitoring release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -98,6 +98,9 @@ chaos: $(STAMP)  ## what users see on bad days, behind a real kube-apiserver in 
 
 openapi: $(STAMP)  ## write the published documents in openapi/ again
 	@$(BIN)/python -m apidocs
+
+monitoring: $(STAMP)  ## write Grafana's dashboards and the table of docs/prometheus.md again
+	@$(BIN)/python -m monitoring
 
 # Ours are installed from the checkout, never from an index: neither is in a lock.
 lock: LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

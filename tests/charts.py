@@ -27,6 +27,8 @@ _MORE = {
     "networkPolicy": {"enabled": True},
     "serviceMonitor": True,
     "prometheusRule": True,
+    "jobMetrics": 5000,
+    "grafanaDashboards": True,
 }
 # By name: components of deploy/, and values of the chart.
 FLAVOURS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]] = {
@@ -55,6 +57,7 @@ FLAVOURS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]] = {
                 "node-faults",
             ),
             *("trusted-proxy", "network-policy", "service-monitor", "alerts"),
+            *("job-metrics", "job-monitoring", "grafana"),
         ),
         _MORE,
     ),

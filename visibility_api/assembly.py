@@ -31,7 +31,8 @@ from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.certificates.expiry import Expiry
-from visibility_api.jobs.job import JobRef
+from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
+from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
 from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
 from visibility_api.kinds.described.table import KindTable
@@ -56,6 +57,7 @@ from visibility_api.store.memory import MemoryStore
 from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
+from visibility_api.workloads.job_pods import Pods
 from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
@@ -232,6 +234,7 @@ def assemble(
             if role.others is not None
             else None,
             page=read_page(),
+            job_metrics=_job_metrics(settings, store, role, table) if settings.job_metrics else None,
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
             is_absent=lambda resource: is_absent(presence, resource, table.now),
@@ -339,6 +342,25 @@ def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[bool]]:
         return True
 
     return role.others.streams.replicated if role.others is not None else alone
+
+
+def _job_metrics(
+    settings: Settings, store: MemoryStore, role: Role[OwnersTerm], table: KindTable
+) -> JobMetrics:
+    def pods(job: TrainingJob) -> Pods:
+        job_pods = role.term.job_pods if role.term is not None else None
+        return job_pods.of(job) if job_pods is not None else ()
+
+    return JobMetrics(
+        JobMetricsSource(
+            store=store,
+            most=settings.job_metrics,
+            metrics=frozenset(settings.job_metric_names),
+            kinds=lambda: {each.plural: each.kind.removesuffix("Progress") for each in table.now.resources},
+            is_owner=role.may_write,
+            pods=pods,
+        )
+    )
 
 
 def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: KindTable) -> None:

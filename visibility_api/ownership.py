@@ -45,6 +45,7 @@ from visibility_api.workloads.collections import JobWatch, job_watches
 from visibility_api.workloads.diagnoser import Diagnoser
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.job_pods import JobPods
 from visibility_api.workloads.node_faults import NodeFaults
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.presence import Presence
@@ -96,6 +97,7 @@ class OwnersTerm:
         pushes: PushEndpoint | None,
         replicas: Replicas,
         diagnoser: Diagnoser,
+        job_pods: JobPods | None,
         on_gone: Callable[[JobRef], None],
         published: Callable[[JobProgress], None],
         loops: Sequence[tuple[str, Loop]],
@@ -105,7 +107,7 @@ class OwnersTerm:
         self.waiting_write_backs = waiting_write_backs
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
         self._kinds = kinds
-        self.replicas, self.diagnoser = replicas, diagnoser
+        self.replicas, self.diagnoser, self.job_pods = replicas, diagnoser, job_pods
         self._log = jobs
         self._on_gone = on_gone
         self._published = published
@@ -267,6 +269,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         inspector.job_gone(ref)
         replicas.job_gone(ref)
         diagnoser.job_gone(ref)
+        if job_pods is not None:
+            job_pods.job_gone(ref)
         tracker.job_gone(ref)
         if write_back is not None:
             write_back.gone(ref)
@@ -277,6 +281,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
+    job_pods = JobPods(pod_lists) if settings.job_metrics else None
     inspector = Inspector(
         pod_lists,
         replicas=replicas,
@@ -335,6 +340,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         loops.append(("write-back", write_back.run))
     if announcer is not None:
         loops.append(("events", announcer.run))
+    if job_pods is not None:
+        loops.append(("pods of jobs", job_pods.run))
     return OwnersTerm(
         kinds=kinds,
         jobs=jobs,
@@ -345,6 +352,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         pushes=pushes,
         replicas=replicas,
         diagnoser=diagnoser,
+        job_pods=job_pods,
         on_gone=on_gone,
         published=published,
         loops=loops,

@@ -108,8 +108,10 @@ class Workspace:
         annotations: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         nodes: int = 1,
+        accelerators: int = 0,
     ) -> Object:
-        """Create a TrainJob that runs `script`; of annotations, ours go without their prefix."""
+        """Create a TrainJob that runs `script`; of annotations, ours go without their prefix. `accelerators`:
+        of each node."""
         meta = {
             "name": name,
             "labels": labels or {},
@@ -131,6 +133,9 @@ class Workspace:
                         "command": ["python", "-c", script],
                         "env": variables,
                         "numNodes": nodes,
+                        "resourcesPerNode": {"limits": {"nvidia.com/gpu": accelerators}}
+                        if accelerators
+                        else {},
                     },
                 },
             },

@@ -1,10 +1,11 @@
-"""The alerts of deploy/components/alerts, by promtool where it is installed."""
+"""The rules of deploy/components, by promtool where it is installed."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,68 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from visibility_api.job_metrics.families import FAMILIES, LEFT_OUT
 from visibility_api.telemetry import Metrics
 
-RULES = Path(__file__).parents[2] / "deploy/components/alerts/rules.yaml"
+ROOT = Path(__file__).parents[2]
+RULES = [ROOT / f"deploy/components/{each}/rules.yaml" for each in ("alerts", "job-monitoring")]
 DAY = 86400
 ENDS = "visibility_serving_certificate_expiration_timestamp_seconds"
 LASTS = "visibility_serving_certificate_lifetime_seconds"
 
 
 def groups() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["spec"]["groups"]
-    return found
+    return [group for path in RULES for group in yaml.safe_load(path.read_text())["spec"]["groups"]]
 
 
-def test_alerts_read_metrics_that_the_server_has() -> None:
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in groups() for rule in group["rules"]]
+
+
+def test_rules_read_metrics_that_the_server_has() -> None:
     registry = CollectorRegistry()
     Metrics(registry)
-    known = {sample.name.removesuffix("_total") for sample in registry.collect()}
-    rules = [rule for group in groups() for rule in group["rules"]]
-    read = {name for rule in rules for name in re.findall(r"visibility_\w+", rule["expr"])}
+    known = {sample.name for sample in registry.collect()} | {each.name for each in (*FAMILIES, LEFT_OUT)}
+    known |= {rule["record"] for rule in rules() if "record" in rule}
+    pattern = re.compile(r"\b(?:visibility_|trainjob[_:]|namespace:)[\w:]+")
+    read = {name for rule in rules() for name in pattern.findall(rule["expr"])}
     assert read
-    assert {name.removesuffix("_total") for name in read} <= known
+    assert {name.removesuffix("_total") for name in read} <= {name.removesuffix("_total") for name in known}
+
+
+def test_the_docs_name_every_alert_and_every_recorded_metric() -> None:
+    page = (ROOT / "docs/prometheus.md").read_text()
+    assert [
+        each for rule in rules() if f"`{(each := rule.get('alert') or rule['record'])}`" not in page
+    ] == []
+
+
+def promtool(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("no promtool here")
+    (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups()}))
+    return subprocess.run([found, *arguments], cwd=directory, capture_output=True, text=True, check=False)
+
+
+def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
+    told = promtool(tmp_path, "check", "rules", "--lint-fatal", "rules.yaml")
+    assert told.returncode == 0, told
+
+
+def firing(directory: Path, alert: str, series: Mapping[str, str], at: str) -> bool:
+    """Whether the alert fires then. promtool is told to expect none, so it fails where there is one."""
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [],
+        "alert_rule_test": [{"eval_time": at, "alertname": alert}],
+    }
+    (directory / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [case]}))
+    told = promtool(directory, "test", "rules", "test.yaml")
+    is_firing = f"alertname: {alert}" in told.stdout + told.stderr
+    assert is_firing is (told.returncode != 0), told
+    return is_firing
 
 
 @pytest.mark.parametrize(
@@ -49,24 +91,78 @@ def test_alerts_read_metrics_that_the_server_has() -> None:
 def test_a_certificate_that_was_not_renewed_in_time_fires(
     tmp_path: Path, life_s: int, left_s: int, fires: bool
 ) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool here")
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups()}))
     hours = 2  # promtool's clock begins at 0
     values = {ENDS: left_s + hours * 3600, LASTS: life_s}
-    case = {
-        "interval": "1m",
-        "input_series": [
-            {"series": f'{name}{{instance="a"}}', "values": f"{value}x{hours * 60}"}
-            for name, value in values.items()
-        ],
-        "promql_expr_test": [],
-        "alert_rule_test": [{"eval_time": f"{hours}h", "alertname": "TrainjobVisibilityCertificateEnds"}],
-    }
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [case]}))
-    told = subprocess.run(
-        [promtool, "test", "rules", "test.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    # It expects no alert, so it fails where there is one.
-    assert ("TrainjobVisibilityCertificateEnds" in told.stdout + told.stderr) is fires, told
+    series = {f'{name}{{instance="a"}}': f"{value}x{hours * 60}" for name, value in values.items()}
+    assert firing(tmp_path, "TrainjobVisibilityCertificateEnds", series, f"{hours}h") is fires
+
+
+JOB = 'namespace="a",kind="TrainJob",trainjob="x"'
+SERIES = {
+    "running": f'trainjob_status_phase{{{JOB},phase="Running"}}',
+    "gpus": f'trainjob_accelerators{{{JOB},resource="nvidia.com/gpu"}}',
+    "stalled": f'trainjob_status_condition{{{JOB},condition="Stalled"}}',
+    "diverged": f'trainjob_status_condition{{{JOB},condition="Diverged"}}',
+    **{
+        each: f'trainjob_time_seconds_total{{{JOB},activity="{each}"}}'
+        for each in ("Productive", "Stalled", "Queued")
+    },
+    "left out": 'trainjob_left_out_jobs{namespace="a"}',
+    **{
+        each: f'visibility_probes_total{{source="exec",outcome="{each}"}}'
+        for each in ("Reported", "ExecForbidden", "NoProgressFile")
+    },
+    "stretch": 'visibility_probe_interval_stretch_ratio{instance="a"}',
+    "build": 'visibility_build_info{version="1"}',
+    "down": 'visibility_watch_down{collection="pods"}',
+    "owner a": 'visibility_log_owner{instance="a"}',
+    "owner b": 'visibility_log_owner{instance="b"}',
+    "unread": 'visibility_objects_unread_total{collection="pods",reason="x"}',
+}
+# A series and its values a minute; "NAME@A" is that of replica A.
+CASES = """
+TrainjobAcceleratorsStalled 25m yes: running=1x99 gpus=8x99 stalled=0x10,1x99
+TrainjobAcceleratorsStalled 15m no:  running=1x99 gpus=8x99 stalled=0x10,1x99
+TrainjobAcceleratorsStalled 90m no:  running=1x99 gpus=8x99 stalled=0x99
+TrainjobAcceleratorsStalled 90m no:  running=0x99 gpus=8x99 stalled=1x99
+TrainjobAcceleratorsStalled 90m no:  running=1x99 stalled=1x99
+TrainjobAcceleratorsStalled 30m yes: running@1=1x10,stale running@2=_x9,1x99 gpus@1=8x10,stale \
+ gpus@2=_x9,8x99 stalled@1=1x10,stale stalled@2=_x9,1x99
+TrainjobDiverged 10m yes: running=1x99 diverged=1x99
+TrainjobDiverged 10m no:  running=0x99 diverged=1x99
+TrainjobGoodputLow 150m yes: running=1x200 gpus=8x200 Productive=0+20x200 Stalled=0+40x200
+TrainjobGoodputLow 150m yes: running=1x200 gpus=8x200 Stalled=0+60x200
+TrainjobGoodputLow 150m no:  running=1x200 gpus=8x200 Productive=0+40x200 Stalled=0+20x200
+TrainjobGoodputLow 150m no:  running=1x200 gpus=8x200 Queued=0+60x200
+TrainjobGoodputLow 150m no:  running=1x200 Stalled=0+60x200
+TrainjobMetricsLeftOut 20m yes: left_out=3x60
+TrainjobVisibilityProbesFailing 30m yes: ExecForbidden=0+9x60 Reported=0+1x60
+TrainjobVisibilityProbesFailing 30m no:  ExecForbidden=0+1x60 Reported=0+9x60
+TrainjobVisibilityProbesFailing 30m no:  NoProgressFile=0+9x60
+TrainjobVisibilityProbesFailing 30m no:  ExecForbidden=9x60
+TrainjobVisibilityProbesLate 20m yes: stretch=3x60
+TrainjobVisibilityServerDown 6m yes:
+TrainjobVisibilityServerDown 6m no: build=1x60
+TrainjobVisibilityWatchDown 3m yes: down=1x60
+TrainjobVisibilityNobodyOwnsJobs 3m yes: owner_a=0x60
+TrainjobVisibilityNobodyOwnsJobs 3m no:  owner_a=0x60 owner_b=1x60
+TrainjobVisibilityObjectsUnread 9m yes: unread=0+1x60
+"""
+
+
+def test_every_alert_has_a_case() -> None:
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule} - {"TrainjobVisibilityCertificateEnds"}
+    assert {line.split()[0] for line in CASES.split("\n") if line.startswith("Train")} == alerts
+
+
+@pytest.mark.parametrize("case", CASES.replace("\\\n", "").strip().split("\n"))
+def test_an_alert_fires_when_it_should_and_not_when_it_should_not(tmp_path: Path, case: str) -> None:
+    head, _, given = case.partition(":")
+    alert, at, fires = head.split()
+    series = {}
+    for each in given.split():
+        name, _, values = each.partition("=")
+        name, _, replica = name.replace("_", " ").partition("@")
+        labels = f',instance="{replica}"}}' if replica else "}"
+        series[SERIES[name].removesuffix("}") + labels] = values.replace(",", " ")
+    assert firing(tmp_path, alert, series, at) is (fires == "yes")

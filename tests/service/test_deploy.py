@@ -182,8 +182,13 @@ def test_the_peers_are_the_addresses_of_all_replicas_on_the_port_that_they_serve
 
 
 def test_each_replica_is_scraped_once_and_known_by_the_ca_that_the_server_publishes(tmp_path: Path) -> None:
-    chosen = by_name(render(tmp_path, ["service-monitor"]))
+    chosen = by_name(render(tmp_path, ["service-monitor", "job-monitoring", "job-metrics"]))
     spec = chosen["ServiceMonitor", "visibility-api"]["spec"]
+    of_jobs = chosen["ServiceMonitor", "visibility-api-jobs"]["spec"]
+    assert of_jobs["selector"] == spec["selector"]
+    assert of_jobs["endpoints"][0].items() >= spec["endpoints"][0].items()
+    role = chosen["ClusterRole", "trainjob-visibility:job-metrics"]
+    assert role["rules"] == [{"nonResourceURLs": [of_jobs["endpoints"][0]["path"]], "verbs": ["get"]}]
     labels = spec["selector"]["matchLabels"].items()
     services = [thing for (kind, _), thing in chosen.items() if kind == "Service"]
     (service,) = [each for each in services if labels <= each["metadata"]["labels"].items()]
@@ -237,6 +242,9 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "alerts": ([], []),
+    "grafana": ([], []),
+    "job-metrics": (["--job-metrics=5000"], []),  # its role is for Prometheus
+    "job-monitoring": ([], []),
     "data-volume": ([], []),
     "network-policy": ([], []),
     "service-monitor": ([], []),
@@ -258,6 +266,12 @@ MORE = {
     "alerts": {("PrometheusRule", "trainjob-visibility")},
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
+    "grafana": {("ConfigMap", "visibility-api-dashboards")},
+    "job-metrics": {("ClusterRole", "trainjob-visibility:job-metrics")},
+    "job-monitoring": {
+        ("PrometheusRule", "trainjob-visibility-jobs"),
+        ("ServiceMonitor", "visibility-api-jobs"),
+    },
     "kinds": {
         ("ClusterRole", "trainjob-visibility:kinds-viewer"),
         ("ClusterRole", "trainjob-visibility:kinds-diagnoser"),

@@ -18,6 +18,7 @@ from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.resource_routes import RouteKey
 from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.identity import Attributes, Identity
+from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.kinds import RESOURCES
 from visibility_api.kubeapi.message import Handler, ResourceRequest, ResourceResponse, ResourceStream, Scope
 from visibility_api.models.served import Resource
@@ -43,6 +44,7 @@ class Shell:
         page: Page | None = None,
         log_tails: LogTails | None = None,
         diagnoses: Diagnoses | None = None,
+        job_metrics: JobMetrics | None = None,
         identity: Identity | Exception = JANE,
         verdict: Exception | None = None,
         limits: Limits | None = None,
@@ -83,6 +85,7 @@ class Shell:
                 page=page,
                 log_tails=log_tails,
                 diagnoses=diagnoses,
+                job_metrics=job_metrics,
                 is_synced=lambda _namespace: self.is_synced,
                 is_absent=lambda resource: resource in self.absent,
                 why_empty=lambda resource: self.why_empty.get(resource),

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
 from visibility_api.flowcontrol.time_shares import TimeShares
+from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.kinds import ALL_RESOURCES
 from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
 from visibility_api.models.served import Resource
@@ -60,6 +61,7 @@ class Parts:
     histories: HistorySource = field(default_factory=HistorySource)
     log_tails: LogTails | None = None  # None: not served
     diagnoses: Diagnoses | None = None  # None: not served
+    job_metrics: JobMetrics | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
     why_empty: Callable[[str], str | None] = lambda _resource: None  # of one that is served all the same
@@ -88,6 +90,7 @@ class Application(FastAPI):
         self.state.discovery, self.state.openapi = Discovery(served), OpenApi(served)
         self.state.log_tails = parts.log_tails
         self.state.diagnoses = parts.diagnoses
+        self.state.job_metrics = parts.job_metrics
         self.state.page = parts.page
         self.state.histories = parts.histories
         add_exception_handlers(self)
@@ -97,6 +100,8 @@ class Application(FastAPI):
             self.include_router(log_tail.router)
         if parts.diagnoses is not None:
             self.include_router(diagnose.router)
+        if parts.job_metrics is not None:
+            self.include_router(metrics.jobs_router)
         for subject in (health, discovery, metrics, history):
             self.include_router(subject.router)
         self._chain = self.middleware_stack = self.build_middleware_stack()

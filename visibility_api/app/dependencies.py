@@ -18,6 +18,7 @@ from visibility_api.auth.identity import Identity
 from visibility_api.errors.status import UnknownRoute
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.history.job_history import JobHistory
+from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.jobs.job import JobRef
 from visibility_api.kubeapi.message import Authorizer
 from visibility_api.models.served import Resource
@@ -114,6 +115,7 @@ async def _served(resource: str, request: Request) -> Resource:
 
 Served = Annotated[Resource, Depends(_served)]
 Caller = Annotated[Identity, Depends(_caller)]
+MetricsOfJobs = Annotated[JobMetrics, _kept("job_metrics")]
 Registry = Annotated[CollectorRegistry, _kept("registry")]
 HealthChecks = Annotated[Health, _kept("health")]
 DiscoveryDocuments = Annotated[Discovery, _kept("discovery")]

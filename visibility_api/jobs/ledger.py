@@ -85,6 +85,13 @@ def unpack(saved: bytes, at: int, length: int, form: str) -> tuple[Seconds, int]
     return values, at + layout.size
 
 
+def unpack_some(saved: bytes, at: int, form: str) -> tuple[tuple[int, ...], tuple[float, ...], int]:
+    """The places of the values that are packed there, these values, and where they end."""
+    layout, places = _layout(*_BITS.unpack_from(saved, at), form)
+    at += _BITS.size
+    return places, layout.unpack_from(saved, at), at + layout.size
+
+
 @lru_cache(maxsize=1024)  # jobs spend their time on few sets of kinds
 def _layout(bits: int, form: str) -> tuple[struct.Struct, tuple[int, ...]]:
     """Of so many values, and their places."""
@@ -214,6 +221,11 @@ class Ledger:
     def save(self) -> bytes:
         times = _TIMES.pack(self.began, self.until)
         return b"".join((times, pack(self.whole, "d"), pack(self._current, "f"), self._pack_intervals()))
+
+    @staticmethod
+    def read_whole(saved: bytes, at: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Kinds, and the seconds of each in all, of a ledger that is saved there."""
+        return unpack_some(saved, at + _TIMES.size, "d")[:2]
 
     @classmethod
     def load(cls, saved: bytes) -> Ledger:

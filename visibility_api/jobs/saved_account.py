@@ -10,7 +10,7 @@ from visibility_api.reports.fields import MAX_INTEGER
 
 from .account import PREPARING, Account
 from .evidence import UNITS, WARM_ROWS
-from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger, pack, unpack
+from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger, pack, unpack, unpack_some
 
 UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)  # what `load_account` raises
 
@@ -54,6 +54,23 @@ def save_account(account: Account) -> bytes:
 def read_head(saved: bytes) -> Head:
     """Of what `save_account` returned; it may be anything."""
     return Head(*_HEAD.unpack_from(saved))
+
+
+def read_sums(saved: bytes) -> dict[int, float]:
+    """Seconds by kind, with what is not settled: a tenth of the work of `load_account`, for many jobs at a
+    time. It takes the bytes as those of `save_account`; others raise UNREADABLE_ACCOUNT, or are misread."""
+    head = read_head(saved)
+    at = (
+        _HEAD.size
+        + (_BEFORE.size if head.has_run else 0)
+        + (_FIRST_STEPS.size if head.warm < WARM_ROWS else 0)
+    )
+    *_, at = unpack_some(saved, at, "f")
+    kinds, tail, at = unpack_some(saved, at, "f")
+    found = dict(zip(*Ledger.read_whole(saved, at), strict=True))
+    for kind, some in zip(kinds, tail, strict=True):
+        found[kind] = found.get(kind, 0.0) + some
+    return found
 
 
 def load_account(saved: bytes) -> Account:

@@ -21,6 +21,7 @@ from visibility_api.models.sources import SOURCES
 
 from .file import ConfigFile
 from .values import (
+    MAX_METRICS,
     AnyPath,
     Conflict,
     Directory,
@@ -32,8 +33,10 @@ from .values import (
     each,
     header_name,
     ip_address,
+    is_metric,
     is_namespace,
     is_peer,
+    metric_names,
     name_prefix,
     namespace,
     seconds,
@@ -192,6 +195,18 @@ class Settings(BaseSettings):
         default=False,  # it needs a right on nodes
         description="read the nodes of a job that fails, and their Events in the namespace default. A fault"
         " of a node is then named as the cause",
+    )
+    job_metrics: Annotated[int, whole_number(0, 50_000), Metavar("N")] = Field(
+        default=0,  # each job is some 40 series
+        description="serve metrics of at most so many jobs at /metrics/jobs, in equal shares of namespaces."
+        " The replica that owns the jobs has them. 0 means none",
+    )
+    job_metric_names: Annotated[
+        Words, AfterValidator(metric_names), each(is_metric, "give names of metrics, separated by commas")
+    ] = Field(
+        default=("loss",),
+        description=f"metrics that runs report, to be shown at /metrics/jobs, at most {MAX_METRICS}."
+        " May be repeated",
     )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
         default="trainjob-visibility",

@@ -17,6 +17,8 @@ from visibility_api.models.wire import parse_duration_s
 
 _PEER = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?(:[1-9][0-9]{0,4})?", re.ASCII)
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,128}", re.ASCII)  # a token of RFC 9110 5.6.2
+MAX_METRICS = 16
+_METRIC = re.compile(r"[a-zA-Z0-9_./-]{1,63}", re.ASCII)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -93,6 +95,16 @@ def each(accepts: Callable[[str], object], text: str) -> AfterValidator:
         return words
 
     return AfterValidator(check)
+
+
+def metric_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(names) > MAX_METRICS:
+        raise ValueError(f"give at most {MAX_METRICS} names")
+    return names
+
+
+def is_metric(name: str) -> bool:
+    return _METRIC.fullmatch(name) is not None
 
 
 def is_namespace(name: str) -> bool:

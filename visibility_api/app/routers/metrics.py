@@ -1,4 +1,4 @@
-"""`/metrics`: all metrics, as text or OpenMetrics, as the scraper accepts."""
+"""`/metrics`: of the server, in the format that is accepted. `/metrics/jobs`: of each job, as text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 
 from fastapi import APIRouter, Request
 from prometheus_client.exposition import choose_encoder
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from visibility_api.app.dependencies import Registry
+from visibility_api.app.dependencies import MetricsOfJobs, Registry
 from visibility_api.app.documents import whole
 from visibility_api.errors.text import harmless_lines
+from visibility_api.job_metrics.exposition import CONTENT_TYPE
 
 router = APIRouter(tags=["metrics"])
+jobs_router = APIRouter(tags=["metrics"])  # where --job-metrics is given
 
 # The known content types: the library would repeat any version from the Accept header.
 _CONTENT_TYPES = frozenset(
@@ -43,3 +45,12 @@ async def metrics(request: Request, registry: Registry) -> Response:
     if _ODD.search(body):
         body = harmless_lines(body.decode()).encode()
     return whole(body, content_type)
+
+
+@jobs_router.api_route("/metrics/jobs", methods=["GET", "HEAD"])
+async def metrics_of_jobs(request: Request, jobs: MetricsOfJobs) -> Response:
+    """Metrics of each job, on the replica that owns the jobs. On others the body is empty."""
+    headers = {"Content-Type": CONTENT_TYPE}
+    if request.method == "HEAD":
+        return Response(headers=headers)
+    return StreamingResponse(jobs.pieces(), headers=headers)

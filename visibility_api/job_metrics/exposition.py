@@ -1,0 +1,196 @@
+"""The metrics of all jobs as text, on the replica that owns them.
+
+A scrape renders what has changed since the last one, so a push costs nothing more. The lines of a job are
+kept between scrapes; other requests are served during one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.store import Entry, Store
+
+from .families import FAMILIES, LEFT_OUT, Family, Pods, Shown, quote
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+AT_ONCE = 32  # jobs that are rendered, in a millisecond, before others have their turn
+PIECE_JOBS = 512  # of one metric, in one piece of the answer
+
+# By what they follow from. Those of one sample a job and report are `_ONE`.
+_CLUSTER, _ACCOUNT, _METRICS = (
+    tuple(each for each in FAMILIES if each.follows == source) for source in ("cluster", "account", "metrics")
+)
+_ONE = tuple((each, each.value) for each in FAMILIES if each.follows == "report" and each.value is not None)
+_VALUES = tuple(value for _, value in _ONE)
+_ORDER = (*_CLUSTER, *_ACCOUNT, *_METRICS, *(family for family, _ in _ONE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMetricsSource:
+    """What is shown: `most` jobs at one time, and of what they report the `metrics`."""
+
+    store: Store
+    most: int
+    metrics: frozenset[str]
+    kinds: Callable[[], Mapping[str, str]]  # of jobs, by resource
+    is_owner: Callable[[], bool]
+    pods: Callable[[TrainingJob], Pods] = lambda _job: ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """Of one job, since it was rendered last."""
+
+    document: JobProgress
+    pods: Pods = ()
+    labels: str
+    heads: Sequence[str]  # of the lines of _ONE
+    seconds: dict[int, float] = field(default_factory=dict)
+    of_cluster: Sequence[str] = ()
+    of_account: Sequence[str] = ()
+    of_metrics: Sequence[str] = ()
+    lines: Sequence[str] = ()  # in _ORDER
+
+
+class JobMetrics:
+    """Of one replica."""
+
+    def __init__(self, source: JobMetricsSource) -> None:
+        self._source = source
+        self._kept: dict[JobRef, _Kept] = {}
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The text. It is empty on a replica that does not own the jobs."""
+        source = self._source
+        if not source.is_owner():
+            self._kept.clear()
+            return
+        kinds = source.kinds()
+        chosen, left_out = choose(source.store.list(frozenset(kinds)).entries, source.most)
+        shown: dict[JobRef, _Kept] = {}
+        for place, entry in enumerate(chosen, start=1):
+            ref = entry.document.job.ref
+            shown[ref] = self._render(ref, entry.document, kinds[ref.resource])
+            if place % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._kept = shown
+        columns = zip(*[each.lines for each in shown.values()], strict=True)
+        for family, column in zip(_ORDER, columns, strict=False):
+            yield _describe(family)
+            for start in range(0, len(column), PIECE_JOBS):
+                yield "".join(column[start : start + PIECE_JOBS]).encode()
+                await asyncio.sleep(0)
+        yield _describe(LEFT_OUT)
+        for namespace, number in left_out.items():
+            yield f"{LEFT_OUT.name}{{namespace={quote(namespace)}}} {number}\n".encode()
+
+    def _render(self, ref: JobRef, document: JobProgress, kind: str) -> _Kept:
+        kept, pods = self._kept.get(ref), self._source.pods(document.job)
+        if kept is None:
+            kept = _begin(ref, document, kind)
+        elif kept.document is document and kept.pods == pods:
+            return kept
+        before = kept.document if kept.lines else None
+        if before is None or before.goodput != document.goodput:
+            kept.seconds = _grow(kept.seconds, document)
+            kept.of_account = ()
+        job = Shown(document, pods, kept.seconds, self._source.metrics)
+        if before is None or kept.pods != pods or not _is_same(before, document):
+            kept.of_cluster = [_lines(each, kept.labels, job) for each in _CLUSTER]
+        if not kept.of_account:
+            kept.of_account = [_lines(each, kept.labels, job) for each in _ACCOUNT]
+        if before is None or before.metrics != document.metrics:
+            kept.of_metrics = [_lines(each, kept.labels, job) for each in _METRICS]
+        one = []
+        for head, read in zip(kept.heads, _VALUES, strict=True):
+            value = read(document)
+            one.append("" if value is None else f"{head}{value}\n")
+        kept.document, kept.pods, kept.lines = (
+            document,
+            pods,
+            (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *one),
+        )
+        return kept
+
+
+def _begin(ref: JobRef, document: JobProgress, kind: str) -> _Kept:
+    labels = f"{{namespace={quote(ref.namespace)},kind={quote(kind)},trainjob={quote(ref.name)}"
+    return _Kept(document=document, labels=labels, heads=[f"{each.name}{labels}}} " for each, _ in _ONE])
+
+
+def _grow(before: dict[int, float], document: JobProgress) -> dict[int, float]:
+    """What is not settled yet may count as another activity later, but a counter must not shrink."""
+    try:
+        sums = read_sums(document.goodput)
+    except UNREADABLE_ACCOUNT:
+        return before
+    for kind, some in before.items():
+        if sums.get(kind, 0.0) < some:
+            sums[kind] = some
+    return sums
+
+
+def _lines(family: Family, labels: str, job: Shown) -> str:
+    if family.value is not None:
+        value = family.value(job.document)
+        return "" if value is None else f"{family.name}{labels}}} {value}\n"
+    name = family.name
+    return "".join([f"{name}{labels}{more}}} {value}\n" for more, value in family.samples(job)])
+
+
+def _describe(family: Family) -> bytes:
+    return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n".encode()
+
+
+def _is_same(before: JobProgress, after: JobProgress) -> bool:
+    """As far as the metrics that seldom change show it."""
+    return (
+        before.job is after.job
+        and before.attempts == after.attempts
+        and before.started_at == after.started_at
+        and before.ended_at == after.ended_at
+        and before.total_steps == after.total_steps
+        and _source(before) == _source(after)
+        and (before.conditions == after.conditions or _statuses(before) == _statuses(after))
+    )
+
+
+def _source(document: JobProgress) -> str:
+    return document.observation.source if document.observation is not None else ""
+
+
+def _statuses(document: JobProgress) -> list[tuple[str, str]]:
+    return [(each.type, each.status) for each in document.conditions]
+
+
+def choose(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], Mapping[str, int]]:
+    """At most so many, and how many are left out by namespace. Each namespace has the same share, and what
+    it does not need is the others'. Jobs that have not ended come first, then older ones: they stay."""
+    if len(entries) <= most:
+        return entries, {}
+    number = Counter(each.document.job.ref.namespace for each in entries)
+    room, share = most, 0
+    for place, some in enumerate(sorted(number.values())):
+        share = room // (len(number) - place)
+        if some > share:
+            break
+        room -= some
+    taken: Counter[str] = Counter()
+    chosen = []
+    for entry in sorted(entries, key=_rank):
+        namespace = entry.document.job.ref.namespace
+        if taken[namespace] < share:
+            taken[namespace] += 1
+            chosen.append(entry)
+    return chosen, {each: some - taken[each] for each, some in number.items() if some > taken[each]}
+
+
+def _rank(entry: Entry) -> tuple[bool, float]:
+    job = entry.document.job
+    return job.phase.is_final, job.created_at.timestamp() if job.created_at is not None else 0.0

@@ -1,0 +1,84 @@
+"""The pods of jobs that run on accelerators, with their nodes: for metrics, which are joined by pod.
+
+They are not watched (`pod_lists`). Those of a job are listed after its metrics were asked for, and again with
+its next attempt or after ten minutes: one job at a time, five a second, namespaces in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+from cachetools import LRUCache
+
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.kube.decoding import UNDECODABLE
+from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+
+from .pod_lists import TIMEOUT_S, PodLists
+
+BETWEEN_S, IDLE_S = 0.2, 1.0
+AGAIN_S, AGAIN_AFTER_FAILURE_S = 600.0, 60.0
+MAX_OF_JOB, MAX_KEPT = 1024, 131_072  # pods
+ENDED = ("Succeeded", "Failed")
+
+Pods = Sequence[tuple[str, str]]  # names, and their nodes
+
+
+class _Kept(msgspec.Struct):
+    attempt: str
+    until: float
+    pods: Pods = ()
+
+
+class JobPods:
+    """Of all jobs."""
+
+    def __init__(self, lists: PodLists, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lists = lists
+        self._clock = clock
+        self._kept: LRUCache[JobRef, _Kept] = LRUCache(MAX_KEPT, getsizeof=lambda kept: 1 + len(kept.pods))
+        self._wanted: dict[str, dict[JobRef, str]] = {}  # by namespace, with their attempts
+
+    def of(self, job: TrainingJob) -> Pods:
+        """As they were listed last; nothing of one that does not run, or whose pods are not known yet."""
+        if job.phase is not Phase.RUNNING or not job.accelerators or job.rank0 is None:
+            return ()
+        attempt, kept = job.rank0.attempt, self._kept.get(job.ref)
+        if kept is None or kept.attempt != attempt or kept.until < self._clock():
+            self._wanted.setdefault(job.ref.namespace, {})[job.ref] = attempt
+        return kept.pods if kept is not None and kept.attempt == attempt else ()
+
+    def job_gone(self, ref: JobRef) -> None:
+        """The job was deleted."""
+        self._kept.pop(ref, None)
+        self._wanted.get(ref.namespace, {}).pop(ref, None)
+
+    async def run(self) -> None:
+        """List what is wanted, until cancelled."""
+        while True:
+            if (namespace := next(iter(self._wanted), None)) is None:
+                await asyncio.sleep(IDLE_S)
+                continue
+            refs = self._wanted.pop(namespace)
+            if refs:
+                ref = next(iter(refs))
+                await self._list(ref, refs.pop(ref))
+                # Behind the others; more of it may have come meanwhile.
+                if left := refs | self._wanted.pop(namespace, {}):
+                    self._wanted[namespace] = left
+            await asyncio.sleep(BETWEEN_S)
+
+    async def _list(self, ref: JobRef, attempt: str) -> None:
+        found, again_s = list[tuple[str, str]](), AGAIN_S
+        try:
+            async with asyncio.timeout(TIMEOUT_S), aclosing(self._lists.read(ref)) as pods:
+                async for pod, _ in pods:
+                    if pod.status.phase not in ENDED and len(found) < MAX_OF_JOB:
+                        found.append((pod.metadata.name, pod.spec.node_name or ""))
+        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE):
+            again_s = AGAIN_AFTER_FAILURE_S
+        self._kept[ref] = _Kept(attempt, self._clock() + again_s, tuple(found))
