@@ -43,7 +43,7 @@ ELSEWHERE = {
     "docs/state.md": {"benchmarks.restarts": "docs/state.md"},
     "docs/start-laptop.md": {"make demo": ".ci/run"},
     "docs/terminal.md": {"": "tests/e2e/test_terminal.py"},
-    "docs/trackers.md": {"": "tests/e2e/test_goodput.py"},
+    "docs/trackers.md": {"pip install": "tests/service/test_packages.py", "": "tests/e2e/test_goodput.py"},
     "docs/troubleshooting.md": {"kubectl delete apiservice": "tests/e2e/test_removal.py"},
 }
 NEEDS_A_CLUSTER = "a real cluster"  # these words, on the page

@@ -231,6 +231,12 @@ class LiveRun:
         if main._is_parked:
             main._resume()
 
+    def sample(self) -> None:
+        """Keep what is known now for sinks that want each value. No device is asked."""
+        main = self.main or self
+        if main._queues and main.is_active:
+            main._move(main._take(), is_sign_of_life=True)
+
     def note_results(self) -> None:
         """The run is over, and has got a result since: write its last document once more."""
         if self.main is not None:

@@ -90,7 +90,12 @@ def report_metrics(
     take; it waits for nothing, so it is there for the signature's sake.
     """
     del timeout
-    (current() if beginning.newest is not None else report()).update(metrics, metrics=named)
+    reporter = current() if beginning.newest is not None else report()
+    reporter.update(metrics, metrics=named)
+    try:
+        reporter._run.sample()
+    except Exception as error:
+        reporter._run.warn(error)
 
 
 def adopt() -> None:

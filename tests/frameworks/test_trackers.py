@@ -7,6 +7,11 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +174,100 @@ def test_what_is_logged_to_a_tracker_is_reported_without_a_change_of_it(
     assert document["step"] == 30
     assert document["epoch"] == 3
     assert document["metrics"] == {"loss": pytest.approx(1 / 30), validation: 0.5}
+
+
+KATIB = ROOT / "tests/vectors/katib-api.proto"  # kubeflow/katib 33c8ff4, pkg/apis/manager/v1beta1/api.proto
+
+
+@contextmanager
+def db_manager(
+    directory: Path, certificate: tuple[bytes, bytes] | None
+) -> Iterator[tuple[int, list[Any], list[Any]]]:
+    """A server made of Katib's own descriptors: its port, the requests it took, and their metadata."""
+    grpc = pytest.importorskip("grpc")
+    protoc = pytest.importorskip("grpc_tools.protoc")
+    options = [f"-I{KATIB.parent}", f"--python_out={directory}", f"--grpc_python_out={directory}", KATIB.name]
+    assert protoc.main(["", *options]) == 0
+    sys.path.insert(0, str(directory))
+    try:
+        messages, services = import_module("katib_api_pb2"), import_module("katib_api_pb2_grpc")
+    finally:
+        sys.path.remove(str(directory))
+    requests: list[Any] = []
+    metadata: list[Any] = []
+
+    class Servicer(services.DBManagerServicer):  # type: ignore[misc,name-defined]
+        def ReportObservationLog(self, request: Any, context: Any) -> Any:
+            requests.append(request)
+            metadata.append(dict(context.invocation_metadata()))
+            return messages.ReportObservationLogReply()
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    services.add_DBManagerServicer_to_server(Servicer(), server)
+    if certificate is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("localhost:0", grpc.ssl_server_credentials([certificate]))
+    server.start()
+    try:
+        yield port, requests, metadata
+    finally:
+        server.stop(0)
+        sys.modules.pop("katib_api_pb2"), sys.modules.pop("katib_api_pb2_grpc")
+
+
+TRIAL = """
+from trainjob_progress import report_metrics
+
+for accuracy in (0.25, 0.5, 0.75):
+    report_metrics({"accuracy": accuracy, "note": "a text", "system/gpu_0_power_usage_watts": 1}, timeout=3)
+"""
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_trial_feeds_katibs_db_manager_without_a_sidecar(tmp_path: Path, is_secure: bool) -> None:
+    environ = {"TRAINJOB_PROGRESS_SINKS": "katib", "KATIB_TRIAL_NAME": "random-4k2x"}
+    certificate = None
+    if is_secure:
+        certificate = make_certificate(tmp_path)
+        (tmp_path / "token").write_text("secret-token\n")
+        environ |= {
+            "TRAINJOB_PROGRESS_KATIB_CA_CERT": str(tmp_path / "tls.crt"),
+            "TRAINJOB_PROGRESS_KATIB_TOKEN": str(tmp_path / "token"),
+        }
+    with db_manager(tmp_path, certificate) as (port, requests, metadata):
+        train(tmp_path, TRIAL, TRAINJOB_PROGRESS_KATIB_ADDRESS=f"localhost:{port}", **environ)
+    logs = [each for request in requests for each in request.observation_log.metric_logs]
+    assert {request.trial_name for request in requests} == {"random-4k2x"}
+    assert [(each.metric.name, each.metric.value) for each in logs] == [
+        ("accuracy", value) for value in ("0.25", "0.5", "0.75")
+    ]
+    times = [datetime.fromisoformat(each.time_stamp) for each in logs]
+    assert times == sorted(times)
+    assert {each.get("authorization") for each in metadata} == {"Bearer secret-token" if is_secure else None}
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({}, "KATIB_TRIAL_NAME"),
+        ({"KATIB_TRIAL_NAME": "a", "TRAINJOB_PROGRESS_KATIB_TOKEN": "/t"}, "TRAINJOB_PROGRESS_KATIB_CA_CERT"),
+    ],
+)
+def test_katib_is_left_out_where_the_trial_is_not_known_or_a_token_would_be_sent_in_the_clear(
+    environ: dict[str, str], why: str
+) -> None:
+    pytest.importorskip("grpc")
+    katib = import_module("trainjob_progress.trackers.katib")
+    with pytest.raises((LookupError, ValueError), match=why):
+        katib.find(environ)
+
+
+def make_certificate(directory: Path) -> tuple[bytes, bytes]:
+    """Key and certificate of localhost."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"],
+        cwd=directory, check=True, capture_output=True,
+    )  # fmt: skip
+    return (directory / "tls.key").read_bytes(), (directory / "tls.crt").read_bytes()

@@ -304,6 +304,9 @@ def test_a_job_that_never_reported_says_so_when_it_has_ended(bench: Bench) -> No
     assert bench.condition("Reporting") == ("False", "NoProgressFile")
     bench.job(replace(JOB, phase=Phase.SUCCEEDED))
     assert bench.condition("Reporting") == ("False", "NoProgressFile")
+    bench.job(replace(JOB, phase=Phase.SUCCEEDED, labels={"katib.kubeflow.org/trial": "random-4k2x"}))
+    assert bench.condition("Reporting") == ("False", "MetricsUnavailable")  # Katib's word
+    assert bench.shown("Reporting").message == "No progress file at /tmp/x."
 
 
 def test_a_job_that_ended_unread_says_what_was_missing(bench: Bench) -> None:

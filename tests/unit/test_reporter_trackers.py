@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
-from trainjob_progress import report
+from trainjob_progress import report, report_metrics
 from trainjob_progress.document import Snapshot
 from trainjob_progress.settings import find_sinks
 from trainjob_progress.trackers import MAX_WAITING, Point, TrackerSink
@@ -65,6 +65,16 @@ def test_a_value_is_given_once_at_the_step_at_which_it_was_reported() -> None:
     assert set(kept.endings) == {"finished"}
     r.update(test_loss=7)
     wait_until(lambda: kept.points[-1] == (100, {"test_loss": 7}))
+
+
+def test_each_call_of_report_metrics_is_given() -> None:
+    """As Katib's own is: a trial's metrics are compared by their number."""
+    kept = Kept()
+    r = report(sinks=[TrackerSink(kept, 0.01)])
+    for value in range(100):
+        report_metrics(accuracy=float(value))
+    r.finish()
+    assert [values["accuracy"] for _, values in kept.points] == list(range(100))
 
 
 @pytest.mark.parametrize(

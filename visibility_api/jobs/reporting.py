@@ -19,6 +19,8 @@ Found = tuple[str, str, str]  # status, reason, message
 PLAIN = ""
 NO_REPORT = "NoReport"
 FAILING_INTERVALS = 2.0  # after this a report is old if the probes since then have failed
+METRICS_UNAVAILABLE = "MetricsUnavailable"  # Katib's word for a trial that has ended so
+KATIBS = {"katib.kubeflow.org/trial", "katib.kubeflow.org/experiment"}
 CALL_OUT_S = 60.0  # a clock that is off by less is corrected for without a word
 
 
@@ -47,9 +49,12 @@ def _reporting_plainly(record: Record) -> Found:
         return "Unknown", reason, message
     if record.is_current:
         return "True", "DocumentRead", PLAIN
+    rank0, phase = record.job.rank0, record.job.phase
+    if phase.is_final and record.report is None and KATIBS & record.job.labels.keys():
+        why = record.failure.message if record.failure is not None else _why_never_read(record)
+        return "False", METRICS_UNAVAILABLE, why
     if record.failure is not None:
         return "False", record.failure.reason, record.failure.message
-    rank0, phase = record.job.rank0, record.job.phase
     if phase.is_final:
         if record.report is not None:
             return "True", "DocumentRead", "Rank 0 reported its progress."

@@ -105,7 +105,8 @@ class TrackerSink:
             numbers = {name: _to_float(value) for name, value in values.items()}
             finite = {name: number for name, number in numbers.items() if number is not None}
             last = self._points[-1] if self._points else None
-            if last is not None and last.step == at and unix_us / 1e6 - last.unix_s < NEAR_S:
+            is_near = last is not None and last.step == at and unix_us / 1e6 - last.unix_s < NEAR_S
+            if last is not None and is_near and not last.values.keys() & finite.keys():
                 last.values.update(finite)
             elif finite:
                 self._points.append(Point(unix_us / 1e6, at, finite))
