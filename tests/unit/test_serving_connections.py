@@ -259,21 +259,21 @@ async def test_neither_another_address_nor_a_newcomer_waits_for_a_crowd_to_be_re
 async def test_of_known_clients_a_few_are_read_from_at_once_and_then_namespaces_take_turns() -> None:
     """A thousand pods of a tenant may push at the same moment."""
     all_ = Connections(ConnectionLimits())
-    assert [all_.may_read(7.0) for _ in range(KNOWN_READ_AT_ONCE + 1)] == [True] * KNOWN_READ_AT_ONCE + [
-        False
-    ]
-    assert all_.may_read(7.001)
+    crowd_of, user_of = "system:serviceaccount:team-a", "system:serviceaccount:team-b"
+    assert [all_.may_read(7.0, crowd_of) for _ in range(READ_AT_ONCE + 1)] == [True] * READ_AT_ONCE + [False]
+    assert all_.may_read(7.0, user_of)
+    assert sum(all_.may_read(7.001, f"{number}") for number in range(100)) == KNOWN_READ_AT_ONCE
     crowd = connect(all_, *[Connection(f"10.1.0.{number}") for number in range(100)])
     user = connect(all_, Connection("10.0.0.1"))[0]
     for each in crowd:
-        each.peer.client = "system:serviceaccount:team-a"
-    user.peer.client = "system:serviceaccount:team-b"
+        each.peer.client = crowd_of
+    user.peer.client = user_of
     for each in (*crowd, user):
         all_.read_in_turn(each)
-    assert not all_.may_read(7.002)  # before those that wait
+    assert not all_.may_read(7.002, user_of)  # before those that wait
     await asyncio.sleep(0)
     assert user.reads
-    assert sum(len(each.reads) for each in crowd) == KNOWN_READ_AT_ONCE - 1
+    assert sum(len(each.reads) for each in crowd) == READ_AT_ONCE
 
 
 async def test_a_connection_that_is_closed_is_not_read_from() -> None:

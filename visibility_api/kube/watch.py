@@ -18,7 +18,17 @@ import msgspec
 import structlog
 
 from .client import JSON, KubeClient, Query
-from .decoding import SLICE_S, UNDECODABLE, EventBody, EventHead, ListMeta, ListPage, decode, in_slices
+from .decoding import (
+    SLICE_S,
+    UNDECODABLE,
+    EventBody,
+    EventHead,
+    ListMeta,
+    ListPage,
+    decode,
+    in_slices,
+    truncate_depth,
+)
 from .errors import ApiError, ClusterError, TooLarge, Unreachable
 from .object_reader import TOO_LARGE, UNREADABLE, ObjectReader
 from .responses import Oversized
@@ -314,7 +324,11 @@ class Watch(Generic[T]):
             return await self._take_metadata(TOO_LARGE)
         event = None
         with suppress(*UNDECODABLE):
-            event = self._reader.event(line)
+            try:
+                event = self._reader.event(line)
+            except RecursionError:
+                line = await truncate_depth(line)  # once for all that follows
+                event = self._reader.event(line)
         if event is not None and event.type in CHANGES:
             self._on_event(event.type, event.object)  # type: ignore[arg-type]  # narrowed by `in`
             self._version = event.version or self._version

@@ -48,6 +48,7 @@ FindJob = Callable[[str, str, str], TrainingJob | None]  # by resource, namespac
 # would mean a review for every other push.
 GRANT_TTL_S = 120.0
 POD_SEEN_FOR_S = 10.0  # how long a pod counts as being there after it was read, or the watch has shown it
+SAME_FOR_S = 1.0  # how long a job whose objects do not change is not looked at again for its pod
 TIMEOUT_S = 4.0  # clients wait 5 s
 MAX_GRANTS = 32_768
 # A token that was refused is seldom accepted a moment later, and its client goes on pushing.
@@ -77,6 +78,7 @@ class Grant:
     until: float
     seen_at: float  # when the pod was last read, or the watch showed that it runs
     is_watched: bool = False  # the watch has shown the pod: it is, or was, rank 0's
+    job: TrainingJob | None = None  # as it was when the pod was looked for in it
 
 
 class _JobState(NamedTuple):
@@ -188,8 +190,11 @@ class Admission:
 
     def _see(self, job: TrainingJob | None, grant: Grant) -> None:
         """Note what the watch shows of the pod; a grant ends when the watch shows that its pod has gone."""
-        if job is None or not self._is_watched(job.ref.namespace):
+        if job is None or (job is grant.job and self._clock() < grant.seen_at + SAME_FOR_S):
             return
+        if not self._is_watched(job.ref.namespace):
+            return
+        grant.job = job
         uid = grant.membership.pod_uid
         for pod in (job.rank0, *job.alternates):
             if pod is not None and pod.pod_uid == uid:

@@ -19,13 +19,11 @@ UNIT_MS = 0.02  # in which time is counted
 # answer. 64 KiB take a quarter of a millisecond more.
 PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
-# What a push is expected to take: a usual one, and what the costliest bodies take besides.
-_USUAL_MS, _MOST_MS_PER_BYTE = 0.15, 1.0 / 65_536
+# What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
+# bodies take besides.
+USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 0.5, 1.0 / 65_536
 MAX_BUCKETS = 98_304
-HOLD_S, HOLD_SHARE = (
-    3.0,
-    0.5,
-)  # a refusal waits no longer: clients wait 5 s, and replicas that pass pushes on 4 s
+HOLD_S, HOLD_SHARE = 3.0, 0.5  # a refusal waits no longer: clients wait 5 s, replicas that pass pushes on 4 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection
 
 
@@ -140,6 +138,11 @@ class Budgets:
                 self._held -= 1
 
 
+def expected_ms(size_bytes: int, least_ms: float) -> float:
+    """What it takes to read and record a body of this size, beside `least_ms`."""
+    return least_ms + size_bytes * _MOST_MS_PER_BYTE
+
+
 class PushTurns:
     """In one turn of the event loop pushes worth `TURN_MS` are parsed. Namespaces take turns."""
 
@@ -154,8 +157,7 @@ class PushTurns:
         if self._spent_ms < TURN_MS and not self._queues:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        expected_ms = _USUAL_MS + size_bytes * _MOST_MS_PER_BYTE
-        self._queues.setdefault(namespace, deque()).append((turn, expected_ms))
+        self._queues.setdefault(namespace, deque()).append((turn, expected_ms(size_bytes, USUAL_MS)))
         self._schedule()
         await turn
 
@@ -176,11 +178,11 @@ class PushTurns:
         while self._queues and left_ms > 0:
             namespace = next(iter(self._queues))
             queue = self._queues.pop(namespace)
-            turn, expected_ms = queue.popleft()
+            turn, takes_ms = queue.popleft()
             if queue:
                 self._queues[namespace] = queue
             if not turn.done():  # else its client has gone
                 turn.set_result(None)
-                left_ms -= expected_ms
+                left_ms -= takes_ms
         if self._queues:
             self._schedule()

@@ -49,6 +49,11 @@ class ByAddress(Generic[T]):
             del self._of_site[site]
             self._turns.pop(site, None)
 
+    @property
+    def next_site(self) -> str:
+        """Of the next item; there must be one."""
+        return next(iter(self._of_site))
+
     def take(self) -> T:
         """Remove the next item; there must be one."""
         site, of_site = next(iter(self._of_site.items()))

@@ -101,7 +101,7 @@ class TlsConnection(HttpToolsProtocol):
         is_in_large_head = self._is_in_head and self._request_bytes > FREE_HEAD_BYTES
         peer = self.peer
         may_parse = (peer.is_front_proxy or peer.is_replica) or (
-            self._is_known() and not is_in_large_head and self._all.may_read(self.loop.time())
+            self._is_known() and not is_in_large_head and self._all.may_read(self.loop.time(), peer.client)
         )
         if may_parse and not self._unread:
             self._parse(data)

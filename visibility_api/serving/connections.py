@@ -18,8 +18,8 @@ from visibility_api.auth.certificates import Peer
 from .by_address import ByAddress
 
 CONNECTION_BYTES = 48 * 1024  # measured with TLS, after one small request: 30 to 54 KiB
-# Connections that are read from in one turn of the event loop: a thousand may send at the same moment. One of
-# a client that is not known costs up to half a millisecond; of those that are known four times as many.
+# Connections that are read from in one turn of the event loop: a thousand may send at the same moment. Of one
+# client, or of all that are not known, which cost up to half a millisecond each; and of those that are known.
 READ_AT_ONCE, KNOWN_READ_AT_ONCE = 4, 16
 KEPT_SHARE = 15 / 16  # after closing idle ones: looking through all of them takes milliseconds
 # In one turn of the event loop: to look at all of 2,000 takes 3 ms, to close a hundred 8 ms.
@@ -99,7 +99,8 @@ class Connections:
         self._heads: dict[Connection, int] = {}  # bytes
         self._to_read: ByAddress[Connection] = ByAddress()
         self._is_reading = False  # in the next turn of the loop
-        self._turn_at, self._read = 0.0, 0  # loop time, and how many were read from since then
+        self._left = 0  # how many more may be read from in this turn
+        self._turn_at, self._read = 0.0, Counter[str]()  # loop time, and how many of whom were read from then
         self._peak = 0  # connections, since memory was given back
         self.head_bytes = 0  # of all heads
 
@@ -163,17 +164,23 @@ class Connections:
             self._is_reading = True
             asyncio.get_running_loop().call_soon(self._read_some)
 
-    def may_read(self, now: float) -> bool:
+    def may_read(self, now: float, client: str) -> bool:
         """Whether one more of a known client is read from at once. `now`: loop time, which stands still in
         a turn of uvloop's."""
         if now != self._turn_at:
-            self._turn_at, self._read = now, 0
-        self._read += 1
-        return self._read <= KNOWN_READ_AT_ONCE and not self._is_reading
+            self._turn_at, self._left = now, KNOWN_READ_AT_ONCE
+            self._read.clear()
+        self._left -= 1
+        self._read[client] += 1
+        return self._left >= 0 and self._read[client] <= READ_AT_ONCE and not self._is_reading
 
     def _read_some(self) -> None:
-        left = KNOWN_READ_AT_ONCE
+        left, read = KNOWN_READ_AT_ONCE, Counter[str]()
         while left > 0 and len(self._to_read):
+            whose = self._to_read.next_site
+            if read[whose] == READ_AT_ONCE:
+                break  # it is its turn again: the others were read from as often
+            read[whose] += 1
             connection = self._to_read.take()
             left -= 1 if connection.peer.client else KNOWN_READ_AT_ONCE // READ_AT_ONCE
             connection.read_on()

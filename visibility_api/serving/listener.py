@@ -28,7 +28,7 @@ BACKLOG = 2048  # connections that the kernel keeps until they are accepted
 # What the kernel takes of a client before it is read (Linux doubles this for its own use): a connection keeps
 # as much memory as was once read from it in one piece, twice. Requests and pushes have a few KiB.
 RECEIVE_BYTES = 32 * 1024
-ACCEPTED_AT_ONCE = 32  # then other tasks run
+ACCEPTED_AT_ONCE = 8  # in one turn of the loop: each takes a twentieth of a millisecond
 # In each turn two handshakes: 1,000 a second at most, half of a core, for pods that push without kept-alive
 # connections. A loop that is busy takes fewer turns. More of them in longer turns would delay others longer.
 TURN_S, BEGUN_AT_ONCE = 0.002, 2
