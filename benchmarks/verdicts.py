@@ -6,7 +6,7 @@ N healthy runs (tests/rhythms.py, tests/courses.py: long loading, long evaluatio
 data; spikes, heavy-tailed noise, raised learning rates, harder data, overflowing gradients), N that hang and
 N that diverge, through the tracker, probed each 15 s or pushed each 5 s. And N runs of 2 to 500 ranks, of
 which rank 0 reports (tests/paces.py: noise, unequal work, checkpoints, waits), and N in which one becomes 2.6
-to 8 times as slow.
+to 8 times as slow. The same by the ranks' own files, where it becomes 1.6 to 8 times as slow.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def show(runs: int = RUNS, seed: int = 0) -> None:
         f"{statistics.median(found):.0f} reports (median)"
     )
     _show_straggling(runs, seed)
+    _show_files(runs, seed)
 
 
 def _show_quick(runs: int, seed: int) -> None:
@@ -84,6 +85,18 @@ def _show_straggling(runs: int, seed: int) -> None:
         f"{runs} with a slow rank {len(after) / runs:.1%} found, {wrong} of another rank; after "
         f"{statistics.median(after):.0f} accounts (median)"
     )
+
+
+def _show_files(runs: int, seed: int) -> None:
+    even = [paces.judge_files(random.Random(f"{seed} even {number}")) for number in range(runs)]
+    lagging = sum(each.falsely is not None for each in even)
+    print(f"{runs} by their own files {lagging} with even ranks were said to straggle")
+    slow = [paces.judge_files(random.Random(f"{seed} lags {number}"), lags=True) for number in range(runs)]
+    found, wrong = (
+        sum(each.rightly is not None for each in slow),
+        sum(each.falsely is not None for each in slow),
+    )
+    print(f"{runs} with a slow rank {found / runs:.1%} found, {wrong} of another rank")
 
 
 def main() -> None:

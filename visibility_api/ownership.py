@@ -50,6 +50,8 @@ from visibility_api.workloads.node_faults import NodeFaults
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.presence import Presence
 from visibility_api.workloads.replicas import Replicas
+from visibility_api.workloads.training_pods import Refusals
+from visibility_api.workloads.work_reads import WorkReads
 from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
@@ -291,11 +293,14 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         else None,
         nodes=NodeFaults(cluster, found=tracker.failed) if settings.node_faults else None,
     )
+    rank_states = RankStates(cluster) if "exec" in sources else None
+    refusals = Refusals(lambda: asyncio.get_running_loop().time())
     diagnoser = Diagnoser(
         pod_lists,
-        RankStates(cluster) if "exec" in sources else None,
+        rank_states,
         find=partial(_find_document, jobs),
         found=tracker.diagnosed,
+        refusals=refusals,
     )
     logs = sources_to_probe.get("logs")
     initializers = InitializerReads(
@@ -336,6 +341,17 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         ("diagnosis", diagnoser.run),
         ("initializers", initializers.run),
     ]
+    if rank_states is not None:
+        work_reads = WorkReads(
+            pod_lists,
+            rank_states,
+            refusals,
+            jobs=lambda: list(tracker),
+            find=partial(_find_document, jobs),
+            rounds_apart=tracker.rounds_apart,
+            worked=tracker.worked,
+        )
+        loops.append(("work of ranks", work_reads.run))
     if write_back is not None:
         loops.append(("write-back", write_back.run))
     if announcer is not None:

@@ -564,7 +564,7 @@ class ProgressStatus(WireModel):
     gradient norm is not finite, or far above what was usual; Unknown while there is nothing to judge yet.
     Stalled: no advance for far longer than is usual for the run. NoProgress: three attempts in a row have
     ended without a new step; there once it was true. Reporting: progress can be read. Fresh: the numbers
-    shown are current. Straggling: one rank is far slower than the others; there where rank 0 reports of them.
+    shown are current. Straggling: one rank is far slower than the others; there where ranks were compared.
     Plateaued: no improvement for long; there once it was true. AtRisk: no checkpoint for a large share of the
     run; there where the run tells of its checkpoints. LowGoodput: goodput is below the share that an
     annotation of the job says; absent without it. ShouldStop: the rules of an annotation of the job advise to

@@ -2,7 +2,8 @@
 
 Own work is what its loop waits for data, as `track` and the frameworks' hooks measure it, and the time on the
 CPU of the thread that trains. Who waits for other ranks in a collective takes no time on the CPU; but who
-waits for an accelerator may, by spinning. Sums of both never exceed the step.
+waits for an accelerator may, by spinning. Sums of both never exceed the step. What its checkpoints take comes
+on top, spread over the steps between them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 
-from .marks import LOADING
+from .marks import LOADING, SAVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ KEPT = 12  # windows
 LEAST = 3
 CLEARLY = 1.1  # times the best: what has grown since explains it
 DIGITS = 4
+SAVES = 4  # checkpoints, the last ones
 
 
 def read_cpu_s(thread: int) -> Optional[float]:
@@ -48,6 +50,8 @@ class Work:
         self._began: Optional[tuple[float, int, tuple[float, ...], float]] = None
         self._windows: list[Window] = []
         self._best: Optional[Window] = None
+        self._saves: list[tuple[int, float]] = []  # the step after it, and what it took
+        self._best_save_s = 0.0  # a step; 0: not known
 
     def note(self, at_s: float, step: Optional[int], marks: Marks) -> None:
         """Where the rank stands. A section in between is no work of a step: its window is left out."""
@@ -60,10 +64,14 @@ class Work:
             return
         spent_s, section = marks.read()
         before, self._began = self._began, (at_s, step, spent_s, cpu_s)
-        if before is None or step < before[1] or section is not None:
+        if before is None or step < before[1]:
             return
         waits_s = [now_s - then_s for now_s, then_s in zip(spent_s, before[2])]  # noqa: B905 — 3.9
-        if any(wait_s for kind, wait_s in enumerate(waits_s) if kind != LOADING):
+        if waits_s[SAVE] > 0:
+            self._saves = [*self._saves[1 - SAVES :], (step, waits_s[SAVE])]
+            save_s = self._find_save_s()
+            self._best_save_s = min(save_s, self._best_save_s or save_s)
+        if section is not None or any(wait_s for kind, wait_s in enumerate(waits_s) if kind != LOADING):
             return
         steps = step - before[1]
         window = (at_s - before[0]) / steps, waits_s[LOADING] / steps, (cpu_s - before[3]) / steps
@@ -79,17 +87,27 @@ class Work:
             return {}
         now = self._find_median()
         best = self._best or now
-        if _add(now) <= 0:
+        save_s, best_save_s = self._find_save_s(), self._best_save_s
+        work_s, best_s = _add(now) + save_s, _add(best) + best_save_s
+        if work_s <= 0:
             return {}
-        waited_s, computed_s = now[1], now[2]
-        if _add(now) > CLEARLY * _add(best):
-            waited_s, computed_s = waited_s - best[1], computed_s - best[2]
+        parts = {"DataLoading": now[1], "Productive": now[2], "CheckpointSave": save_s}
+        if work_s > CLEARLY * best_s:
+            parts["DataLoading"] -= best[1]
+            parts["Productive"] -= best[2]
+            parts["CheckpointSave"] -= best_save_s
         return {
-            "stepSeconds": _round(now[0]),
-            "workSeconds": _round(_add(now)),
-            "bestWorkSeconds": _round(min(_add(best), _add(now))),
-            "slowest": "DataLoading" if waited_s > computed_s else "Productive",
+            "stepSeconds": _round(now[0] + save_s),
+            "workSeconds": _round(work_s),
+            "bestWorkSeconds": _round(min(best_s, work_s)),
+            "slowest": max(sorted(parts, reverse=True), key=lambda kind: parts[kind]),
         }
+
+    def _find_save_s(self) -> float:
+        """What checkpoints take of a step, by the steps between the last ones."""
+        if len(self._saves) < 2 or self._saves[-1][0] <= self._saves[0][0]:
+            return 0.0
+        return sum(took_s for _, took_s in self._saves[1:]) / (self._saves[-1][0] - self._saves[0][0])
 
     def _find_median(self) -> Window:
         """By what the windows have worked."""

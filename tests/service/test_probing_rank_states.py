@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,8 +15,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import astuple, replace
 
-from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.claims import PodState
 from visibility_api.diagnosis.programs import PYTHON, SHELL
 from visibility_api.diagnosis.reading import RankState, read_pod
 from visibility_api.diagnosis.result import Diagnosis
@@ -142,6 +144,57 @@ async def test_after_a_refusal_no_further_pod_is_asked() -> None:
     with pytest.raises(ApiError, match="403"):
         await diagnosed(handler, *many(100))
     assert asked <= 32
+
+
+async def test_a_pod_that_alone_is_forbidden_hides_no_other_one() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        is_forbidden = request.path.endswith("/bert-0/exec")
+        return await (refuse(request) if is_forbidden else saying((1, PRINTED))(request))
+
+    made = await diagnosed(handler, *many(3))
+    assert (made.read, made.unread) == (2, 1)
+
+
+def write_works(path: Path) -> None:
+    now = datetime.now(UTC).isoformat()
+    for rank, more in enumerate(
+        (
+            {"workSeconds": 0.9, "stepSeconds": 1, "bestWorkSeconds": 0.4, "slowest": "DataLoading"},
+            {"workSeconds": 0.4, "slowest": "<b>", "bestWorkSeconds": "x"},
+            {"workSeconds": 0.4, "time": "2026-01-23T10:30:00Z"},  # of a process that has gone
+            {"workSeconds": 0.4, "ended": now},
+            {"workSeconds": -1},
+            {},
+        )
+    ):
+        file = {"rank": rank, "pid": 7, "time": now, "host": os.uname().nodename, **more}
+        Path(f"{path}.rank-{rank}").write_text(json.dumps(file))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_files_say_how_each_rank_works_and_nothing_else_runs_in_its_pod(
+    program: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.json"
+    write_works(path)
+    printed: list[bytes] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        argv = request.query.getall("command")
+        if argv[0] != program:
+            return await saying(status=missing("sh"))(request)
+        argv[0] = PROGRAMS[program][0]
+        printed.append(await asyncio.to_thread(subprocess.check_output, argv, timeout=60))
+        return await saying((1, printed[0]))(request)
+
+    pod = replace(POD, node_name="gpu-7")
+    async with fake_apiserver(handler) as client:
+        found = await RankStates(client).read_work("team-a", [pod], str(path), within_s=60, apart_s=0)
+    assert b"@proc" not in printed[0]
+    assert [astuple(row) for row in found.rows] == [
+        (0, "bert-node-0", None, 0.9, "gpu-7", 1.0, 0.4, "DataLoading"),
+        (1, "bert-node-0", None, 0.4, "gpu-7", None, None, ""),
+    ]
 
 
 async def test_what_is_found_is_of_before_the_first_pod_was_asked() -> None:

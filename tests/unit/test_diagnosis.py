@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from visibility_api.diagnosis.judging import MAX_STATES, PodState, diagnose
+from visibility_api.diagnosis.claims import MAX_STATES, PodState
+from visibility_api.diagnosis.judging import diagnose
 from visibility_api.diagnosis.places import place_of
 from visibility_api.diagnosis.reading import MAX_FRAMES, MAX_PLAIN, MAX_RANKS, RankState, read_pod
 from visibility_api.diagnosis.result import MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges

@@ -10,9 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from tests import paces
-from tests.jobs import JOB, RANK0, T0
+from tests.jobs import JOB, RANK0, REF, T0
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
+from visibility_api.diagnosis.claims import PodState, work_of
+from visibility_api.diagnosis.reading import RankState, RankWork
 from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
 from visibility_api.jobs.straggling import REPORTS
 from visibility_api.reports.document import Progress
@@ -68,6 +70,12 @@ class TestSimulatedRuns:
     def test_a_slow_rank_is_found(self) -> None:
         some = [paces.judge(random.Random(f"0 lags {number}"), lags=True) for number in range(RUNS)]
         assert all(each.rightly is not None and each.falsely is None for each in some)
+
+    def test_nor_by_its_own_file_which_finds_a_slow_one_as_well(self) -> None:
+        for number in range(5 * RUNS):
+            assert paces.judge_files(random.Random(f"0 even {number}")).falsely is None, number
+            found = paces.judge_files(random.Random(f"0 lags {number}"), lags=True)
+            assert (found.rightly is not None, found.falsely) == (True, None), number
 
 
 class TestTheCondition:
@@ -219,10 +227,121 @@ class TestTheCondition:
         assert memory.report.ranks == NO_RANKS
 
 
+SLOW_LOADER = (0.93, 1.0, 0.41, "DataLoading")
+WORKS = {
+    "in its loader": (
+        SLOW_LOADER,
+        (
+            "Rank 3 (bert-node-0-3, node gpu-3) works 0.93 s for a step, the fastest of 3 others 0.4 s"
+            " (relative score 0.43). At its best it worked 0.41 s (individual score 0.44). Most of it is"
+            " waiting for data. Check its volume, its network and its loader's workers."
+        ),
+    ),
+    "computing": ((0.6, 0.62, 0.6, "Productive"), "Most of it is computing. Check its node"),
+    "saving": ((0.6, 0.62, 0.4, "CheckpointSave"), "Most of it is saving checkpoints. Check the volume"),
+    "by a reporter that says no more": ((0.6, None, None, ""), "(relative score 0.67). Check its node"),
+    "just not slow": ((0.53, 0.6, 0.4, "Productive"), ""),
+    "slower, but something else sets the pace": ((0.93, 2.0, 0.4, "Productive"), ""),
+}
+
+
+class Reading(Bench):
+    """A bench whose ranks' own files are read."""
+
+    def read(self, *works: tuple[float, float | None, float | None, str], every_s: float = 100) -> bool:
+        self.advance(every_s)
+        self.report(int((self.now - T0).total_seconds()))
+        pods = [
+            PodState(
+                name=f"bert-node-0-{index}",
+                node_name=f"gpu-{index}",
+                index=index,
+                ranks=(RankState(rank=index, work=RankWork(*work)),),
+            )
+            for index, work in enumerate(works)
+        ]
+        return self.tracker.worked(REF, work_of(pods, self.now))
+
+
+class TestRanksOwnFiles:
+    EVEN = (0.4, 1.0, 0.39, "Productive")
+
+    @pytest.fixture
+    def reading(self) -> Reading:
+        bench = Reading()
+        bench.job(JOB)
+        return bench
+
+    @pytest.mark.parametrize("kind", WORKS)
+    def test_four_readings_in_a_row_name_the_rank_its_node_and_what_is_slow(
+        self, reading: Reading, kind: str
+    ) -> None:
+        work, says = WORKS[kind]
+        again = [reading.read(self.EVEN, self.EVEN, self.EVEN, work) for _ in range(4)]
+        assert again == [bool(says), bool(says), bool(says), False]  # while there is doubt it is read sooner
+        assert reading.condition("Straggling") == (
+            ("True", "SlowReplica") if says else ("False", "NoSlowReplica")
+        )
+        assert says in reading.shown("Straggling").message
+
+    def test_a_slow_node_is_named_once(self, reading: Reading) -> None:
+        pods = [
+            PodState(name=f"p{index}", node_name=f"gpu-{index}", index=index, ranks=tuple(
+                RankState(rank=8 * index + local, work=RankWork(0.9 if index == 2 else 0.4))
+                for local in range(8)
+            ))
+            for index in range(8)
+        ]  # fmt: skip
+        for _ in range(4):
+            reading.advance(100)
+            reading.report(int((reading.now - T0).total_seconds()))
+            reading.tracker.worked(REF, work_of(pods, reading.now))
+        assert (
+            "Also slow: rank 17, 18, 19, 20, 21, 22, 23, all on node gpu-2."
+            in reading.shown("Straggling").message
+        )
+
+    def test_one_reading_without_it_is_no_proof_and_two_are(self, reading: Reading) -> None:
+        for _ in range(4):
+            reading.read(self.EVEN, SLOW_LOADER)
+        reading.read(self.EVEN, self.EVEN)
+        assert reading.condition("Straggling") == ("True", "SlowReplica")
+        reading.read(self.EVEN, self.EVEN)
+        assert reading.condition("Straggling") == ("False", "NoSlowReplica")
+
+    def test_what_rank_0_says_of_the_others_counts_alone(self, bench: Gathering) -> None:
+        bench.say(step_seconds=EVEN)
+        assert bench.tracker.rounds_apart(REF) == 0
+
+    @pytest.mark.parametrize(
+        ("hours", "known", "apart"), [(0.5, False, 1), (2, False, 12), (2, True, 1)], ids=str
+    )
+    def test_files_are_looked_for_seldom_where_there_were_none(
+        self, reading: Reading, hours: float, known: bool, apart: int
+    ) -> None:
+        reading.report(0, started_at=T0)
+        reading.advance(3600 * hours)
+        if known:
+            reading.read(self.EVEN, self.EVEN)
+        reading.report(10**5, started_at=T0)
+        assert reading.tracker.rounds_apart(REF) == apart
+
+    def test_runs_that_do_not_train_or_stand_still_are_not_read(self, reading: Reading) -> None:
+        assert reading.tracker.rounds_apart(REF) == 0  # nothing was reported
+        reading.report(10)
+        assert reading.tracker.rounds_apart(REF) == 1
+        reading.advance(4000)
+        reading.report(10)
+        assert (reading.condition("Stalled")[0], reading.tracker.rounds_apart(REF)) == ("True", 0)
+        reading.job(replace(JOB, hints=ProbeHints(thresholds=Thresholds(straggling_above=float("inf")))))
+        reading.report(11)
+        assert reading.tracker.rounds_apart(REF) == 0
+
+
 class TestReading:
     def test_a_row_for_each_rank_in_order(self) -> None:
         found = columns(rank=[1, 0], stepSeconds=[0.5, 0.25], step=[7, None], name=["b", None])
-        assert [msgspec.to_builtins(row) for row in found.rows] == [[0, "", None, 0.25], [1, "b", 7, 0.5]]
+        assert [msgspec.to_builtins(row)[:4] for row in found.rows] == [[0, "", None, 0.25], [1, "b", 7, 0.5]]
 
     @pytest.mark.parametrize(
         "given",

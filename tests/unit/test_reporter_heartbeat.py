@@ -21,7 +21,7 @@ from trainjob_progress import heartbeat, report, stacks, track
 from trainjob_progress.document import prepare
 from trainjob_progress.heartbeat import MAX_BYTES, QUIET_S, USUAL, Heartbeat, Rhythm
 from trainjob_progress.live_run import LiveRun
-from trainjob_progress.marks import EVALUATION, Marks
+from trainjob_progress.marks import EVALUATION, SAVE, Marks
 from trainjob_progress.reporter import Reporter
 from trainjob_progress.watchdog import make_watchdog
 from trainjob_progress.work import KEPT, WINDOW_S, Work
@@ -458,6 +458,27 @@ def test_own_work_is_what_a_rank_loads_and_computes(
     found = work.find()
     assert (found["workSeconds"], found["bestWorkSeconds"], found["slowest"]) == said
     assert found["stepSeconds"] == WINDOW_S / 10
+
+
+def test_own_work_has_its_share_of_the_checkpoints_that_a_rank_waits_for() -> None:
+    marks, cpu_s = Marks(), [0.0]
+    work = Work(lambda _: cpu_s[0])
+    at_s, step = 0.0, 0
+    for save_s in (*[20.0] * 4, *[100.0] * 4):
+        for window in range(12):
+            work.note(at_s, step, marks)
+            took_s = save_s if window == 6 else 0.0
+            at_s, step, cpu_s[0] = at_s + WINDOW_S + took_s, step + 10, cpu_s[0] + 2.0
+            if took_s:
+                marks.add(SAVE, took_s)
+        work.note(at_s, step, marks)
+    found = work.find()
+    assert (found["workSeconds"], found["bestWorkSeconds"]) == (
+        pytest.approx(0.2 + 100 / 120, rel=0.01),
+        pytest.approx(0.2 + 20 / 120, rel=0.01),
+    )
+    assert found["stepSeconds"] == pytest.approx(WINDOW_S / 10 + 100 / 120, rel=0.01)
+    assert found["slowest"] == "CheckpointSave"
 
 
 def test_nothing_is_said_of_work_that_nobody_knows() -> None:

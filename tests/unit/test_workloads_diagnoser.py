@@ -15,16 +15,17 @@ from msgspec.structs import replace
 from tests.jobs import JOB, RANK0, T0
 from tests.unit.test_workloads_inspection import Cluster, replica, until
 from tests.workload_objects import TORCH, all_pods
-from visibility_api.diagnosis.judging import PodState
+from visibility_api.diagnosis.claims import PodState
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.jobs.job import JobRef, ProbeHints
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.diagnoser import TOO_MANY, Diagnoser, Limits, is_done, is_due
+from visibility_api.workloads.diagnoser import Diagnoser, Limits, is_due
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.objects import Pod
 from visibility_api.workloads.pod_lists import PodLists
+from visibility_api.workloads.training_pods import TOO_MANY, is_done
 
 RUNNING = {"running": {"startedAt": "2026-01-23T10:00:00Z"}}
 

@@ -5,46 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from statistics import median_low
-from typing import NamedTuple
-
-import msgspec
 
 from visibility_api.errors.text import harmless
 
+from .claims import PodState, Seen, believe, is_complete
 from .places import COLLECTIVE, PERHAPS
-from .reading import RankState
 from .result import MAX_FRAMES, MAX_GROUPS, MAX_SUSPECTS, Diagnosis, Group, Suspect, as_ranges
 from .words import HINTS, STATES, plural, span, where_of
 
-MAX_STATES = 8192  # of all pods together
 MAX_NAMED = 3  # suspects in the sentence
 STILL_S = 80.0  # at one place: stacks are sampled from half a minute after the last step on
 GONE = ("ended", "over", "stopped")
 MOST = 0.5  # of the ranks, which others are outside of
-
-
-class PodState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One pod of the job, and what it has said."""
-
-    name: str
-    container_name: str = ""
-    node_name: str = ""
-    index: int | None = None  # within its replica group
-    not_running: str = ""  # CamelCase, why it cannot be asked: its phase, or what it waits for
-    unread: str = ""  # why it has said nothing, as a clause; "" where it has
-    ranks: tuple[RankState, ...] = ()  # none of one that does not train, such as a launcher
-
-
-class _Seen(NamedTuple):
-    rank: int | None
-    pod: PodState
-    state: RankState
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        state = self.state
-        return (state.state, state.place.where, state.call if not state.frames else "", *state.frames)
 
 
 NOT_READABLE = "NotReadable"
@@ -52,9 +24,9 @@ NOT_READABLE = "NotReadable"
 
 def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = False) -> Diagnosis:
     """What the pods of one job have said, as one value."""
-    seen = _seen(pods)
+    seen = believe(pods)
     unread = len(pods) - len({id(each.pod) for each in seen})
-    is_whole = unread == 0 and _is_whole(seen, len(pods))
+    is_whole = unread == 0 and is_complete(seen, len(pods))
     groups = _grouped(seen)
     reason, message, hint, suspects = _judge(seen, pods, is_whole=is_whole)
     absent = [_of_absent(pod) for pod in pods if pod.not_running and reason != "PodNotRunning"]
@@ -74,17 +46,7 @@ def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = Fal
     )
 
 
-def _is_whole(seen: Sequence[_Seen], pods: int) -> bool:
-    """Whether every rank of the job was seen, as far as ranks say how many there are.
-
-    Where none says it, each pod has one: of several in a pod, the last may have written nothing yet.
-    """
-    ranks = {each.rank for each in seen}
-    size = max([each.state.world_size or 0 for each in seen], default=0) or pods
-    return len(seen) == size and ranks == set(range(size))
-
-
-def _is_hang(seen: Sequence[_Seen]) -> bool:
+def _is_hang(seen: Sequence[Seen]) -> bool:
     """Whether no rank has worked for two minutes, and nothing that is known of them could end that.
 
     Each waits at one place in a collective or in the backward pass, without CPU or accelerator, or is gone.
@@ -105,65 +67,15 @@ def _is_hang(seen: Sequence[_Seen]) -> bool:
     )
 
 
-def _seen(pods: Sequence[PodState]) -> list[_Seen]:
-    """Each rank once: no pod speaks for another's.
-
-    Where more than half of the pods have ranks by their index, a claim out of that order is not believed.
-    Where there is no such order, a rank that two pods claim is neither's.
-    """
-    pods = _of_this_run(pods)
-    claims = Counter(state.rank for pod in pods for state in pod.ranks if state.rank is not None)
-    size = _ranks_of_a_pod(pods)
-    found = []
-    for pod in pods:
-        for state in pod.ranks:
-            rank = state.rank
-            if rank is not None and (claims[rank] > 1 if size is None else pod.index != rank // size):
-                rank = None
-            found.append(_Seen(rank, pod, state))
-    return found[:MAX_STATES]
-
-
-def _of_this_run(pods: Sequence[PodState]) -> Sequence[PodState]:
-    """Without files that ranks wrote before this run began: fewer ranks, or others, have come since."""
-    began = [
-        state.began
-        for pod in pods
-        for state in pod.ranks
-        if state.began is not None and state.state not in ("ended", "over")
-    ]
-    if not began:
-        return pods
-    since = median_low(began)
-    return [
-        msgspec.structs.replace(
-            pod,
-            ranks=tuple([state for state in pod.ranks if state.written is None or state.written >= since]),
-        )
-        for pod in pods
-    ]
-
-
-def _ranks_of_a_pod(pods: Sequence[PodState]) -> int | None:
-    """How many, where more than half of the pods have those that their index says; else None."""
-    having = [pod for pod in pods if any(state.rank is not None for state in pod.ranks)]
-    sizes = Counter(
-        len(pod.ranks)
-        for pod in having
-        if all(state.rank is not None and state.rank // len(pod.ranks) == pod.index for state in pod.ranks)
-    )
-    return next((size for size, number in sizes.items() if 2 * number > len(having)), None)
-
-
-def _grouped(seen: Iterable[_Seen]) -> list[list[_Seen]]:
+def _grouped(seen: Iterable[Seen]) -> list[list[Seen]]:
     """By equal state and stack, the largest first."""
-    by_key: dict[tuple[str, ...], list[_Seen]] = defaultdict(list)
+    by_key: dict[tuple[str, ...], list[Seen]] = defaultdict(list)
     for each in seen:
         by_key[each.key].append(each)
     return sorted(by_key.values(), key=len, reverse=True)
 
 
-def _group(members: Sequence[_Seen]) -> Group:
+def _group(members: Sequence[Seen]) -> Group:
     state = members[0].state
     return Group(
         count=len(members),
@@ -176,7 +88,7 @@ def _group(members: Sequence[_Seen]) -> Group:
 _Judged = tuple[str, str, str, tuple[Suspect, ...]]
 
 
-def _judge(seen: Sequence[_Seen], pods: Sequence[PodState], *, is_whole: bool) -> _Judged:
+def _judge(seen: Sequence[Seen], pods: Sequence[PodState], *, is_whole: bool) -> _Judged:
     """Reason, sentence, hint and suspects: what is certain first."""
     absent = [pod for pod in pods if pod.not_running]
     silent = [pod for pod in pods if pod.unread]
@@ -206,7 +118,7 @@ def _judge(seen: Sequence[_Seen], pods: Sequence[PodState], *, is_whole: bool) -
     return judged or _no_suspect(seen, is_whole=is_whole)
 
 
-def _waiting(seen: Sequence[_Seen]) -> tuple[list[_Seen], list[_Seen]]:
+def _waiting(seen: Sequence[Seen]) -> tuple[list[Seen], list[Seen]]:
     """Those that wait for others, and those that they may wait for."""
     for kinds in ((COLLECTIVE,), (COLLECTIVE, PERHAPS)):
         waiting = [each for each in seen if each.state.place.kind in kinds]
@@ -215,7 +127,7 @@ def _waiting(seen: Sequence[_Seen]) -> tuple[list[_Seen], list[_Seen]]:
     return [], []
 
 
-def _mismatch(seen: Sequence[_Seen]) -> _Judged | None:
+def _mismatch(seen: Sequence[Seen]) -> _Judged | None:
     """Those that wait in another collective than most."""
     (most, _), *others = Counter(each.state.place.where for each in seen).most_common()
     if not others:
@@ -224,9 +136,9 @@ def _mismatch(seen: Sequence[_Seen]) -> _Judged | None:
     return _blame("CollectiveMismatch", found, where_of(found[0].state), HINTS["CollectiveMismatch"], seen)
 
 
-def _no_suspect(seen: Sequence[_Seen], *, is_whole: bool) -> _Judged:
+def _no_suspect(seen: Sequence[Seen], *, is_whole: bool) -> _Judged:
     """What most do, where none stands out."""
-    by_place: dict[str, list[_Seen]] = defaultdict(list)
+    by_place: dict[str, list[Seen]] = defaultdict(list)
     for each in seen:
         by_place[where_of(each.state)].append(each)
     most, *others = sorted(by_place.values(), key=len, reverse=True)
@@ -244,7 +156,7 @@ def _no_suspect(seen: Sequence[_Seen], *, is_whole: bool) -> _Judged:
     return reason, f"{'; '.join([does, *also])}.", HINTS.get(reason, ""), ()
 
 
-def _absent(seen: Sequence[_Seen], absent: Sequence[PodState]) -> _Judged:
+def _absent(seen: Sequence[Seen], absent: Sequence[PodState]) -> _Judged:
     names = ", ".join(f"{pod.name}{_at(pod)}" for pod in absent[:MAX_NAMED])
     more = f" and {len(absent) - MAX_NAMED} more" if len(absent) > MAX_NAMED else ""
     what = "Pod" if len(absent) == 1 else "Pods"
@@ -258,7 +170,7 @@ def _of_absent(pod: PodState) -> Suspect:
     return Suspect(pod_name=pod.name, node_name=pod.node_name, reason="PodNotRunning")
 
 
-def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
+def _unread(seen: Sequence[Seen], silent: Sequence[PodState]) -> _Judged:
     names = ", ".join(f"{pod.name}{_at(pod)}" for pod in silent[:MAX_NAMED])
     more = f" and {len(silent) - MAX_NAMED} more" if len(silent) > MAX_NAMED else ""
     message = f"Of {names}{more} nothing was read: {silent[0].unread}{_rest(seen, ())}."
@@ -266,7 +178,7 @@ def _unread(seen: Sequence[_Seen], silent: Sequence[PodState]) -> _Judged:
     return NOT_READABLE, message, "", tuple(suspects[:MAX_SUSPECTS])
 
 
-def _blame(reason: str, found: Sequence[_Seen], says: str, hint: str, seen: Sequence[_Seen]) -> _Judged:
+def _blame(reason: str, found: Sequence[Seen], says: str, hint: str, seen: Sequence[Seen]) -> _Judged:
     first = where_of(found[0].state)
     found = sorted(found, key=lambda each: (where_of(each.state) != first, *_behind(each)))
     named = [each for each in found if where_of(each.state) == first]
@@ -288,7 +200,7 @@ def _blame(reason: str, found: Sequence[_Seen], says: str, hint: str, seen: Sequ
     return reason, message, hint, tuple(suspects)
 
 
-def _rest(seen: Sequence[_Seen], found: Sequence[_Seen]) -> str:
+def _rest(seen: Sequence[Seen], found: Sequence[Seen]) -> str:
     """What the others do: `; 63 ranks wait for it in all_reduce`."""
     named = {id(each.state) for each in found}
     others = [each for each in seen if id(each.state) not in named]
@@ -303,7 +215,7 @@ def _rest(seen: Sequence[_Seen], found: Sequence[_Seen]) -> str:
     return ""
 
 
-def _behind_others(seen: Sequence[_Seen]) -> _Judged | None:
+def _behind_others(seen: Sequence[Seen]) -> _Judged | None:
     """Where fewer than half have finished fewer steps."""
     steps = [each.state.step for each in seen if each.state.step is not None]
     if not steps or min(steps) == max(steps):
@@ -316,13 +228,13 @@ def _behind_others(seen: Sequence[_Seen]) -> _Judged | None:
     )
 
 
-def _behind(each: _Seen) -> tuple[int, int]:
+def _behind(each: Seen) -> tuple[int, int]:
     """The lowest step first, then the lowest rank."""
     step, rank = each.state.step, each.rank
     return (1 << 62) if step is None else step, (1 << 62) if rank is None else rank
 
 
-def _name(each: _Seen) -> str:
+def _name(each: Seen) -> str:
     if each.rank is None:
         return f"a process of pod {each.pod.name}{_at(each.pod)}"
     return f"rank {each.rank}{_at(each.pod) or f' ({each.pod.name})'}"
@@ -336,11 +248,11 @@ def _at(pod: PodState) -> str:
     return f" ({pod.node_name})" if pod.node_name else ""
 
 
-def _ranks(seen: Sequence[_Seen]) -> str:
+def _ranks(seen: Sequence[Seen]) -> str:
     what = "process" if all(each.rank is None for each in seen) else "rank"
     return what if len(seen) == 1 else "processes" if what == "process" else "ranks"
 
 
-def _for(found: Sequence[_Seen]) -> str:
+def _for(found: Sequence[Seen]) -> str:
     """For how long the one that has been there longest has."""
     return span(max((each.state.for_s or 0.0 for each in found), default=0.0))

@@ -1,4 +1,4 @@
-"""What runs in a pod: it prints the files of the ranks, and what /proc says of processes.
+"""What runs in a pod: it prints the files of the ranks and, unless they are enough, what /proc says.
 
 Only names of code, states of processes and times are printed: no arguments, no environment, no variables.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from .reading import MAX_PROCESSES, MAX_RANKS
 
-# POSIX, as busybox has it. $1: the path of the progress file. `read` takes no part of a file but its line.
+# POSIX, as busybox has it. $1: the path of the progress file; $2: `files`, if they are enough.
+# `read` takes no part of a file but its line.
 _SHELL = """
 set -f; p=$1; echo "@now $(date +%s) $(uname -m) $(uname -n)"; echo "@self $$"; n=0; set +f
 for f in "$p".rank-*; do set -f
@@ -17,6 +18,7 @@ echo "@rank $k"; head -c 2048 "$f"; echo
 t=$f.trace; [ -s "$t" ] && [ "$t" -nt "$f" ] && [ -f "$t" ] || continue
 echo "@trace $k"; tail -c 4096 "$t"; echo
 done
+[ "$2" != files ] || { echo @end; exit; }
 look() { set +f; n=0; for d in /proc/[0-9]*; do set -f
 s=; { while read -r l; do s="$s$l "; done <"$d/stat"; } 2>/dev/null; n=$((n+1)); [ $n -le PROCESSES ] || break
 i=${d#/proc/}; r=${s##*) }; set -- $r; [ $# -ge 13 ] || continue
@@ -40,6 +42,7 @@ for f in glob.glob(glob.escape(p)+'.rank-*')[:RANKS*2]:
     print('@rank',k);print(read(f,2048));t=f+'.trace'
     if os.path.isfile(t) and os.path.getsize(t) and os.path.getmtime(t)>os.path.getmtime(f):
         print('@trace',k);print(read(t,1<<20)[-4096:])
+if sys.argv[2:]==['files']:print('@end');sys.exit()
 def look(first):
     for i in [d for d in os.listdir('/proc') if d.isdigit()][:PROCESSES]:
         d='/proc/'+i+'/';s=read(d+'stat').rpartition(') ')[2].split()

@@ -20,6 +20,7 @@ import msgspec
 
 from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, amount, count, parse_time
 from visibility_api.reports.marks import SECTIONS
+from visibility_api.reports.ranks import SLOWEST
 
 from .places import NOWHERE, Place, place_of
 from .result import MAX_FRAMES as KEPT_FRAMES
@@ -32,6 +33,7 @@ MAX_RANK = 2**31 - 1  # as clients read it
 MAX_DEVICES = 8
 BUSY_PERCENT = 5.0  # of an accelerator
 LONGEST_S = 30 * 86400.0
+WORK_AGE_S = 90.0  # of a file that says how a rank works: they are written each 15 s
 _BUSY_TICKS = 30  # in the second between both, of 100
 _NOT_PLAIN = re.compile(
     r"[^ -~]"
@@ -67,6 +69,15 @@ _WAITS = (
 )  # fmt: skip
 
 
+class RankWork(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A rank's own work for a step over the last minute, in seconds, as its reporter measures it."""
+
+    work_s: float
+    step_s: float | None = None  # of the whole step, with what it waits for others
+    best_s: float | None = None  # the least of its run
+    slowest: str = ""  # of SLOWEST
+
+
 class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of one training process, at the moment that its pod was asked."""
 
@@ -83,6 +94,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     world_size: int | None = None  # ranks of its run, as it says
     began: float | None = None  # its run, in Unix seconds by the pod's clock
     written: float | None = None  # the file, by the same clock
+    work: RankWork | None = None  # of one that is at work
 
 
 class _Process(NamedTuple):
@@ -182,6 +194,20 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         began=began.timestamp() if began is not None else None,
         written=written.timestamp() if written is not None else None,
         section=section if isinstance(section, str) and section in SECTIONS else "",
+        work=None if state else _read_work(file, _age_s(printed.now, written)),
+    )
+
+
+def _read_work(file: dict[str, Any], age_s: float | None) -> RankWork | None:
+    """What a file that was written lately says of it."""
+    work_s, slowest = amount(file.get("workSeconds")), file.get("slowest")
+    if not work_s or age_s is None or age_s > WORK_AGE_S:
+        return None
+    return RankWork(
+        work_s=work_s,
+        step_s=amount(file.get("stepSeconds")),
+        best_s=amount(file.get("bestWorkSeconds")),
+        slowest=slowest if isinstance(slowest, str) and slowest in SLOWEST else "",
     )
 
 

@@ -14,10 +14,10 @@ from visibility_api.errors.text import harmless
 from .job import Phase
 from .pruning import PRUNING
 from .record import Record
-from .reporting import NO_REPORT, PLAIN, REPORTING, Found, Rule
+from .reporting import NO_REPORT, NOT_TRAINING, PLAIN, REPORTING, Found, Rule
 from .spending import SPENDING
 from .summary import Condition
-from .training_health import NOT_TRAINING, TRAINING
+from .training_health import TRAINING
 
 
 def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:

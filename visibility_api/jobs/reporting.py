@@ -18,6 +18,7 @@ Found = tuple[str, str, str]  # status, reason, message
 # message: the reason says it all, as metav1.Condition allows; such messages were a tenth of every list
 PLAIN = ""
 NO_REPORT = "NoReport"
+NOT_TRAINING = "NotTraining"
 FAILING_INTERVALS = 2.0  # after this a report is old if the probes since then have failed
 METRICS_UNAVAILABLE = "MetricsUnavailable"  # Katib's word for a trial that has ended so
 KATIBS = {"katib.kubeflow.org/trial", "katib.kubeflow.org/experiment"}

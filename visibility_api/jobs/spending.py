@@ -15,8 +15,8 @@ from .goodput import goodput, read_goodput
 from .job import Phase
 from .ledger import DAY_S, KINDS, PRODUCTIVE, QUEUED
 from .record import Record
-from .reporting import PLAIN, Found, Rule, describe_age, is_running
-from .training_health import NOT_TRAINING, is_held
+from .reporting import NOT_TRAINING, PLAIN, Found, Rule, describe_age, is_running
+from .training_health import is_held
 
 FRUITLESS = 3  # attempts in a row
 # Without a checkpoint: of the time that the job has run, at least, and times the longest pause between two.

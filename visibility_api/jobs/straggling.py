@@ -1,10 +1,14 @@
-"""Which ranks are slower than the others, by several reports of rank 0 about all of them.
+"""Which ranks are slower than the others, by several reports about all of them: rank 0's, or their own files.
 
 A rank is slow by one report if a step takes it clearly longer than the others: FACTOR times their median, and
 beyond their spread. It lags if it was slow in REPORTS reports in a row and for LASTING_S: a single report may
 show a checkpoint, an evaluation or a wait for data. Where ranks wait for each other their steps say nothing,
 but the seconds of their own work do. Where they do not wait, the steps between two reports show how long each
 took. Pure; times are the training process's own.
+
+What ranks' files say are medians over a minute, so each counts for several reports. There a rank is slow by
+its relative score, the best rank's work ÷ its own, as NVIDIA's Resiliency Extension has it. Its work must be
+most of its step: else something else sets the pace, such as accelerators.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ REPORTS = 12  # in a row
 UNDONE = 6  # of these, by one report in which the rank is not slow
 LASTING_S = 180.0
 LEAST_STEPS = 8  # of the median rank, between two reports whose steps are compared
+SCORE = 0.75  # the best rank's work ÷ that of one which is not slow yet
+OF_A_FILE = 3  # reports, that one reading of the ranks' files is worth
+LEAST_SHARE = 0.5  # of its step, that is its own work
 MAX_SLOW = 8  # ranks at most that are followed
 _DEVIATION = 1.4826  # of a normal distribution, of its median deviation
 
@@ -39,6 +46,11 @@ class Slow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     usual_s: float  # the median of the others
     others: int
     lags: bool  # in enough reports, for long enough
+    # By their own files; `usual_s` is then the work of the best of the others:
+    node: str = ""
+    best_s: float | None = None  # its own least work
+    slowest: str = ""  # RankRow's
+    is_median: bool = False
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -50,16 +62,25 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     at: datetime | None = None  # of the last report whose steps were compared, and these
     steps: tuple[tuple[int, int], ...] = ()
     slow: tuple[Slow, ...] = ()
+    is_median: bool = False  # the last report was of the ranks' own files
 
-    def advance(self, ranks: Ranks, at: datetime, *, attempt: str, factor: float, pause_s: float) -> Gathered:
-        """With one more report, at `at`. `pause_s`: for so long a healthy run may stand still."""
-        if attempt != self.attempt:
-            return Gathered(attempt=attempt).advance(
+    def advance(
+        self, ranks: Ranks, at: datetime, *, attempt: str, factor: float | None, pause_s: float
+    ) -> Gathered:
+        """With one more report, at `at`. `factor`: None is ours.
+
+        `pause_s`: for so long a healthy run may stand still.
+        """
+        if attempt != self.attempt or ranks.is_median != self.is_median:
+            if ranks.is_median and attempt == self.attempt and self.reports:
+                return self  # rank 0's own word counts
+            return Gathered(attempt=attempt, is_median=ranks.is_median).advance(
                 ranks, at, attempt=attempt, factor=factor, pause_s=pause_s
             )
         if ranks.mark == self.mark:
             return self
         step_s = [(row, row.step_s) for row in ranks.rows if row.step_s is not None]
+        factor = factor or (1 / SCORE if ranks.is_median else FACTOR)
         if step_s:
             return replace(self._evaluated(step_s, at, factor, LASTING_S), mark=ranks.mark)
         steps = tuple([(row.rank, row.step) for row in ranks.rows if row.step is not None])
@@ -97,22 +118,36 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         held = {each.rank: each for each in self.slow}
         ordered = sorted(seconds for _, seconds in step_s)
         # The median of all but a slow one is no less than this.
-        limit_s = factor * ordered[(len(ordered) - 2) // 2]
+        limit_s = factor * ordered[0 if self.is_median else (len(ordered) - 2) // 2]
         slow = []
         for row, seconds in step_s:
             before = held.pop(row.rank, None)
-            if seconds > limit_s:
+            if seconds > limit_s and seconds >= LEAST_SHARE * (row.whole_s or 0.0):
                 others = ordered.copy()
                 others.remove(seconds)
-                usual_s = _median(others)
-                if _is_beyond(seconds, others, usual_s, factor):
-                    slow.append(_slower(before, row, at, seconds, usual_s, len(others), lasting_s))
+                middle_s = _median(others)
+                usual_s = others[0] if self.is_median else middle_s
+                if seconds > factor * usual_s and _is_beyond(seconds, others, middle_s):
+                    found = Slow(row.rank, row.name, self._weight, at, seconds, usual_s, len(others), False)
+                    found = replace(
+                        found,
+                        node=row.node,
+                        best_s=row.best_s,
+                        slowest=row.slowest,
+                        is_median=self.is_median,
+                    )
+                    slow.append(_goes_on(before, found, lasting_s))
                     continue
             if before is not None:
                 slow.append(_recovering(before))
         slow += [_recovering(before) for before in held.values()]
         kept = sorted((each for each in slow if each.reports > 0), key=lambda each: -each.reports)
-        return replace(self, reports=min(REPORTS, self.reports + 1), slow=tuple(kept[:MAX_SLOW]))
+        reports = min(REPORTS, self.reports + self._weight)
+        return replace(self, reports=reports, slow=tuple(kept[:MAX_SLOW]))
+
+    @property
+    def _weight(self) -> int:
+        return OF_A_FILE if self.is_median else 1
 
 
 NOTHING_GATHERED = Gathered()
@@ -123,27 +158,21 @@ def _median(ordered: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def _is_beyond(seconds: float, others: Sequence[float], usual_s: float, factor: float) -> bool:
-    if not usual_s < math.inf or seconds <= factor * usual_s:
+def _is_beyond(seconds: float, others: Sequence[float], middle_s: float) -> bool:
+    """Whether the spread of the others does not explain it."""
+    if not middle_s < math.inf:
         return False
-    deviation_s = _DEVIATION * _median(sorted(abs(each - usual_s) for each in others))
-    return seconds > usual_s + SPREADS * deviation_s
+    deviation_s = _DEVIATION * _median(sorted(abs(each - middle_s) for each in others))
+    return seconds > middle_s + SPREADS * deviation_s
 
 
-def _slower(
-    before: Slow | None,
-    row: RankRow,
-    at: datetime,
-    seconds: float,
-    usual_s: float,
-    others: int,
-    lasting_s: float,
-) -> Slow:
-    reports = min(REPORTS, (before.reports if before is not None else 0) + 1)
-    since = min(before.since, at) if before is not None else at  # a clock may be set back
+def _goes_on(before: Slow | None, found: Slow, lasting_s: float) -> Slow:
+    """`found`, which the report shows, as one that may have been slow before."""
+    reports = min(REPORTS, (before.reports if before is not None else 0) + found.reports)
+    since = min(before.since, found.since) if before is not None else found.since  # a clock may be set back
     lags = before is not None and before.lags
-    lags = lags or (reports >= REPORTS and (at - since).total_seconds() >= lasting_s)
-    return Slow(row.rank, row.name, reports, since, seconds, usual_s, others, lags)
+    lags = lags or (reports >= REPORTS and (found.since - since).total_seconds() >= lasting_s)
+    return replace(found, reports=reports, since=since, lags=lags)
 
 
 def _recovering(before: Slow) -> Slow:

@@ -16,14 +16,16 @@ from msgspec.structs import replace
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.history.job_history import JobHistory
 from visibility_api.reports.document import Progress
-from visibility_api.reports.ranks import NO_RANKS
+from visibility_api.reports.ranks import NO_RANKS, Ranks
 from visibility_api.reports.report import parse_report
 
+from .clock import later
 from .conditions import evaluate
 from .failure import Failure
 from .goodput import account_of, goes_on, read_goodput, reckon_until, settle_before, wasted
 from .holding import hold
 from .job import JobRef, Rank0, TrainingJob
+from .lagging import gather, is_doubtful, rounds_apart
 from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
@@ -31,7 +33,7 @@ from .pruning import Groups
 from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
 from .saved_account import save_account
 from .summary import JobProgress
-from .training_health import gather, suspicious_s
+from .training_health import stalled_after_s, suspicious_s
 
 log = structlog.get_logger("visibility.jobs")
 
@@ -137,6 +139,20 @@ class Tracker:
             record.diagnosis = diagnosis
             self._show(record, self._now())
 
+    def rounds_apart(self, ref: JobRef) -> int:
+        """In each so manieth round the files of the job's ranks are to be read; 0: in none."""
+        record = self._records.get(ref)
+        return 0 if record is None else rounds_apart(record, self._now())
+
+    def worked(self, ref: JobRef, ranks: Ranks) -> bool:
+        """The files of the job's ranks were read. Returns whether it is to be done again soon."""
+        record, now = self._records.get(ref), self._now()
+        if record is None or len(ranks.rows) < 2 or not rounds_apart(record, now):
+            return False
+        _gather(record, replace(ranks, at=later(now, record.clock.ahead_s)))
+        self._show(record, now)
+        return is_doubtful(record)
+
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted; so is what is known of it."""
         record = self._records.pop(ref, None)
@@ -188,7 +204,7 @@ class Tracker:
         settle_before(record, observation, now)
         is_taken = merge(record, without_points(observation), now, points)
         if is_taken and isinstance(outcome, Progress) and outcome.ranks.rows:
-            gather(record, outcome.ranks)
+            _gather(record, outcome.ranks)
         self._show(record, now)
         return is_taken
 
@@ -280,6 +296,11 @@ class Tracker:
         if record.passes_at is None or passes_at < record.passes_at:
             record.passes_at = passes_at
             heapq.heappush(self._passing, (passes_at, record.job.ref))
+
+
+def _gather(record: Record, ranks: Ranks) -> None:
+    if record.report is not None:
+        gather(record, ranks, pause_s=stalled_after_s(record, record.report))
 
 
 def _read_termination_message(record: Record, rank0: Rank0, now: datetime) -> None:

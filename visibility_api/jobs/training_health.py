@@ -1,6 +1,6 @@
-"""The conditions Stalled, Diverged, Plateaued and Straggling: how the training itself goes.
+"""The conditions Stalled, Diverged and Plateaued: how the training itself goes.
 
-Rules and beginnings as in `reporting`. Plateaued and Straggling are absent until there is something to say.
+Rules and beginnings as in `reporting`. Plateaued is absent until there is something to say.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from visibility_api.errors.text import join_sentences
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import SECTIONS
-from visibility_api.reports.ranks import Ranks
 
 from .clock import later
 from .job import Phase
+from .lagging import STRAGGLING
 from .record import Record
-from .reporting import PLAIN, Found, Rule, describe_age, is_running, unreported_since
+from .reporting import NOT_TRAINING, PLAIN, Found, Rule, describe_age, is_running, unreported_since
 from .rhythm import longest_pause_s, section_s
-from .straggling import FACTOR, REPORTS, Slow
 from .summary import STALLED
 from .watched import GRAD_NORM, LARGEST, LOSSES, WATCHED, Goal
 
@@ -31,7 +30,6 @@ NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
 PLATEAU_EVALUATIONS = (10, 0.3)
 PLATEAU_LOSSES = (200, 0.5)
 PLATEAU_VALUES = 3  # at least, where an annotation says after how long
-NOT_TRAINING = "NotTraining"
 _NO_METRIC = f"The reports contain none of {', '.join(WATCHED)}."
 
 
@@ -184,61 +182,6 @@ def _plateaued_began(record: Record, status: str, *_: object) -> datetime | None
     return min(record.reported_at, later(goal.at, -record.clock.ahead_s))
 
 
-def gather(record: Record, ranks: Ranks) -> None:
-    """Take over what the record's report, which has just come, says of the other ranks."""
-    report, named = record.report, record.job.hints.thresholds.straggling_above
-    if report is None or report.timestamp is None or named == math.inf:
-        return
-    record.gathered = record.gathered.advance(
-        ranks,
-        ranks.at or report.timestamp,
-        attempt=record.attempt,
-        factor=named or FACTOR,
-        pause_s=stalled_after_s(record, report),
-    )
-
-
-def _find_straggling(record: Record, _now: datetime) -> Found | None:
-    """Not there unless rank 0 reports of the others, in this attempt."""
-    gathered, report = record.gathered, record.report
-    if not gathered.reports or gathered.attempt != record.attempt or report is None:
-        return None
-    if record.job.hints.thresholds.straggling_above == math.inf:
-        return None
-    if not record.is_current or record.job.phase is not Phase.RUNNING or report.is_final:
-        return "False", NOT_TRAINING, PLAIN
-    lagging = gathered.lagging
-    if lagging:
-        return "True", "SlowReplica", _describe_slow(lagging)
-    if gathered.reports < REPORTS:
-        return "Unknown", "NotJudged", f"Rank 0 has reported of the others fewer than {REPORTS} times yet."
-    return "False", "NoSlowReplica", PLAIN
-
-
-def _describe_slow(lagging: tuple[Slow, ...]) -> str:
-    worst, *others = lagging
-    name = f" ({worst.name})" if worst.name else ""
-    if worst.step_s < math.inf:
-        takes = f"takes {worst.step_s:.3g} s for a step, {worst.step_s / worst.usual_s:.2g} times as long as"
-    else:
-        takes = "does not advance, in contrast to"
-    median = f"the median of the {worst.others} others ({worst.usual_s:.3g} s)"
-    if worst.others == 1:
-        median = f"the other one ({worst.usual_s:.3g} s)"
-    also = ""
-    if others:
-        also = f" Also slow: rank {', '.join(str(each.rank) for each in others)}."
-    return f"Rank {worst.rank}{name} {takes} {median}.{also} Check its node, its accelerator and its data."
-
-
-def _straggling_began(record: Record, status: str, *_: object) -> datetime | None:
-    lagging = record.gathered.lagging
-    if status != "True" or not lagging or record.reported_at is None:
-        return None
-    began = min(each.since for each in lagging)
-    return min(record.reported_at, later(began, -record.clock.ahead_s))
-
-
 def _stalled_began(record: Record, status: str, reason: str, _now: datetime) -> datetime | None:
     if reason == NOT_TRAINING:
         return record.job.ended_at if record.job.phase.is_final else record.job.suspension_changed_at
@@ -254,6 +197,6 @@ def _diverged_began(record: Record, *_: object) -> datetime | None:
 TRAINING = (
     Rule("Stalled", _find_stalled, _stalled_began),
     Rule("Diverged", _find_diverged, _diverged_began),
-    Rule("Straggling", _find_straggling, _straggling_began),
+    STRAGGLING,
     Rule("Plateaued", _find_plateaued, _plateaued_began),
 )

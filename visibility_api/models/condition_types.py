@@ -46,7 +46,7 @@ CONDITION_TYPES = (
     ConditionType(name="Fresh", meaning="the numbers shown are current", fault="False", ages=True),
     ConditionType(
         name="Straggling",
-        meaning="one rank is far slower than the others; there where rank 0 reports of them",
+        meaning="one rank is far slower than the others; there where ranks were compared",
         fault="True",
         event=("Warning", "TrainingStraggling"),
     ),

@@ -26,6 +26,11 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: str  # of its pod or host; "" if it has none
     step: int | None  # it has finished
     step_s: float | None  # of its own work for one step, without waiting for the others
+    # Of a rank that says it in its own file:
+    node: str = ""
+    whole_s: float | None = None  # of the whole step
+    best_s: float | None = None  # the least own work of its run
+    slowest: str = ""  # of SLOWEST, what most of its work is
 
 
 class Ranks(msgspec.Struct, frozen=True, gc=False):
@@ -34,9 +39,11 @@ class Ranks(msgspec.Struct, frozen=True, gc=False):
     mark: int  # of what it says: until the next account a document repeats the one before
     at: datetime | None  # when it was gathered, by the training process's clock; None: it does not say
     rows: tuple[RankRow, ...]  # in order of rank, each once
+    is_median: bool = False  # over the last minute, as ranks' own files say; else of the last step
 
 
 NO_RANKS = Ranks(0, None, ())
+SLOWEST = ("DataLoading", "Productive", "CheckpointSave")
 
 
 class RankColumns(msgspec.Struct, rename="camel"):
@@ -76,5 +83,9 @@ def read_ranks(parsed: object) -> Ranks:
     ]
     if not rows:
         return NO_RANKS
+    return make_ranks(at, rows)
+
+
+def make_ranks(at: datetime | None, rows: list[RankRow], *, is_median: bool = False) -> Ranks:
     rows.sort(key=lambda row: row.rank)
-    return Ranks(zlib.crc32(msgspec.json.encode((at, rows))), at, tuple(rows))
+    return Ranks(zlib.crc32(msgspec.json.encode((at, rows))), at, tuple(rows), is_median)

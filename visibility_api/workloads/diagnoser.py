@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -14,7 +12,8 @@ from typing import Protocol
 import structlog
 from msgspec.structs import replace
 
-from visibility_api.diagnosis.judging import NOT_READABLE, PodState, diagnose
+from visibility_api.diagnosis.claims import PodState
+from visibility_api.diagnosis.judging import NOT_READABLE, diagnose
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
@@ -23,24 +22,17 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
-from .failures import Replica
-from .objects import Pod
 from .pod_lists import PodLists
-from .rank0 import container_status, main_container, waiting_of
-from .replicas import ReplicaStatus, precedes, status_of
+from .training_pods import MAX_PODS, Refusals, find_pods, may_read, progress_path
 
 log = structlog.get_logger("visibility.diagnosis")
 
-MAX_PODS = 1024  # of one job
 WITHIN_S = 60.0  # of one job, all together
 APART_S = 60.0  # of one job
-REFUSED_S = 600.0  # after which a namespace that grants no exec is tried again without a request
 JOBS_AT_A_TIME = 4
-TOO_MANY = "the job has too many pods"
 MAX_WAITING = 10_000  # jobs; others are asked when their documents change next
 NO_PODS = "No rank could be read: the job has no pod that trains."
 NO_RIGHT = "this server has no right to exec into it"
-_INDEX = re.compile(r"-(\d{1,9})$")
 
 
 class Capture(Protocol):
@@ -74,6 +66,7 @@ class Diagnoser:
         find: Callable[[JobRef], JobProgress | None],
         found: Callable[[JobRef, Diagnosis], None],
         limits: Limits = Limits(),
+        refusals: Refusals | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
         self._lists = lists
@@ -82,10 +75,10 @@ class Diagnoser:
         self._found = found
         self._limits = limits
         self._clock = clock
+        self._refusals = refusals if refusals is not None else Refusals(clock)
         self._queue: FairQueue[JobRef] = FairQueue(at_a_time=JOBS_AT_A_TIME, per_node=JOBS_AT_A_TIME)
         self._read_at: dict[JobRef, float] = {}  # when what was found was told last, by the loop's clock
         self._looked_at: dict[JobRef, float] = {}  # when a suspicion had it read last
-        self._refused_at: dict[str, float] = {}  # when a namespace last granted no exec
         self._reading: set[JobRef] = set()
         self._requested: set[JobRef] = set()
         self._suspected: set[JobRef] = set()
@@ -144,8 +137,7 @@ class Diagnoser:
 
     def _may_begin(self, ref: JobRef) -> bool:
         """Without a request."""
-        refused_at = self._refused_at.get(ref.namespace, -math.inf)
-        has_right = self._capture is not None and self._clock() - refused_at >= REFUSED_S
+        has_right = self._capture is not None and ref.namespace not in self._refusals
         return has_right and len(self._queue) < MAX_WAITING
 
     def _push(self, ref: JobRef) -> None:
@@ -191,7 +183,7 @@ class Diagnoser:
         is_wanted = is_wanted or self._is_wanted(document)
         says_more = found is not None and document.stall is not None and not found.is_vague
         is_told = found is not None and (is_wanted or found.is_hang or says_more)
-        is_refused = ref.namespace in self._refused_at
+        is_refused = ref.namespace in self._refusals
         times = self._read_at if is_told or (is_wanted and not is_refused) else self._looked_at
         times[ref] = self._clock()
         if found is not None and is_told:
@@ -200,7 +192,7 @@ class Diagnoser:
     async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
         """None: there are no pods, or no right to exec there, and nobody has requested it."""
         ref, at = document.job.ref, datetime.now(UTC)
-        pods = await self._pods(document)
+        pods = await find_pods(self._lists, document, self._limits.pods)
         if not pods:
             is_asked = ref in self._requested
             return Diagnosis(at=at, reason=NOT_READABLE, message=NO_PODS) if is_asked else None
@@ -215,31 +207,11 @@ class Diagnoser:
         except ApiError as error:
             if error.status != 403:
                 raise
-            self._refused_at[ref.namespace] = self._clock()
+            self._refusals.note(ref.namespace, is_refused=True)
             unread = [replace(pod, unread=NO_RIGHT) for pod in pods]
             return diagnose(unread, at) if ref in self._requested else None
-        self._refused_at.pop(ref.namespace, None)
+        self._refusals.note(ref.namespace, is_refused=False)
         return found
-
-    async def _pods(self, document: JobProgress) -> list[PodState]:
-        """One for each replica that trains."""
-        rank0 = document.job.rank0
-        container = rank0.container_name if rank0 is not None else ""
-        found: dict[str, tuple[ReplicaStatus, PodState]] = {}
-        async with aclosing(self._lists.read(document.job.ref)) as pods:
-            async for pod, replica in pods:
-                if replica.is_initializer or is_done(pod, replica, container):
-                    continue
-                status = status_of(pod, replica)
-                other = found.get(replica.name)
-                if other is None or precedes(status, other[0]):
-                    found[replica.name] = status, _pod_state(pod, replica, container)
-        ordered = sorted(found.values(), key=lambda each: each[0].place)
-        number = self._limits.pods
-        return [
-            pod if place < number or pod.not_running else replace(pod, unread=TOO_MANY)
-            for place, (_, pod) in enumerate(ordered)
-        ]
 
 
 def is_due(document: JobProgress) -> bool:
@@ -247,42 +219,3 @@ def is_due(document: JobProgress) -> bool:
     stalled, last = document.stall, document.diagnosis
     is_new = stalled is not None and (last is None or last.at < stalled.since)
     return is_new and may_read(document)
-
-
-def may_read(document: JobProgress) -> bool:
-    """Whether its pods are here, and its annotation does not switch probing off.
-
-    A replica that has just taken over knows the record of a job before its pods: no path of a file yet.
-    """
-    job = document.job
-    return job.rank0 is not None and not job.runs_elsewhere and job.hints.source != "none"
-
-
-def progress_path(document: JobProgress) -> str:
-    rank0 = document.job.rank0
-    return rank0.progress_path if rank0 is not None else ""
-
-
-def is_done(pod: Pod, replica: Replica, container: str) -> bool:
-    """Whether it has done its work, or its Job, which is not Indexed, makes another one in its place."""
-    name = main_container(pod, container)
-    ended = container_status(name, pod.status.container_statuses or ()).state.terminated
-    owner = pod.metadata.controller
-    is_of_no_index = owner is not None and owner.kind == "Job" and replica.name == pod.metadata.name
-    is_replaced = pod.status.phase == "Failed" and is_of_no_index
-    return pod.status.phase == "Succeeded" or is_replaced or (ended is not None and ended.exit_code == 0)
-
-
-def _pod_state(pod: Pod, replica: Replica, container: str) -> PodState:
-    name = main_container(pod, container)
-    is_running = container_status(name, pod.status.container_statuses or ()).state.running is not None
-    index = _INDEX.search(replica.name)
-    phase = pod.status.phase if pod.status.phase != "Running" else "ContainerEnded"
-    why = "" if is_running else waiting_of(pod, name).reason or phase or "Pending"
-    return PodState(
-        name=pod.metadata.name,
-        container_name=name,
-        node_name=pod.spec.node_name or "",
-        index=int(index[1]) if index is not None else None,
-        not_running=why,
-    )

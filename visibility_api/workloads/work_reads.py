@@ -1,0 +1,151 @@
+"""Has the files read in which ranks say how they work, in rounds: which one is slower than the others.
+
+What it costs is bounded by pods a second, whatever there is to read: docs/diagnose.md says what that is.
+Namespaces take turns, so a round of one with many jobs takes longer and delays no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Protocol
+from zlib import crc32
+
+import structlog
+
+from visibility_api.diagnosis.claims import PodState
+from visibility_api.errors.text import describe_fault
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.decoding import UNDECODABLE
+from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.reports.ranks import Ranks
+
+from .pod_lists import PodLists
+from .training_pods import Refusals, find_pods, may_read, progress_path
+
+log = structlog.get_logger("visibility.diagnosis")
+
+ROUND_S = 300.0  # from the beginning of a namespace's round to the next
+SOON_S = 100.0  # until a job is read again in which a rank was slow
+JOBS_AT_A_TIME = 4  # and of one namespace half of them
+APART_S = 0.25  # between two pods of a job: 16 pods a second in all
+WITHIN_S = 600.0  # of one job
+MAX_SOON = 1000  # jobs
+SLICE = 500  # jobs, between which the others of this process have their turn
+
+
+class WorkReader(Protocol):
+    """What reads the files: `probing/rank_states.py`."""
+
+    async def read_work(
+        self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, apart_s: float
+    ) -> Ranks:
+        """Raises ApiError with status 403 if it may exec into none of them."""
+
+
+class WorkReads:
+    """`jobs` are all there are; `rounds_apart` says in each so manieth round one is read, 0 never.
+
+    `worked` is called with what was read, and returns whether to read it again soon.
+    """
+
+    def __init__(
+        self,
+        lists: PodLists,
+        reader: WorkReader,
+        refusals: Refusals,
+        *,
+        jobs: Callable[[], Iterable[JobRef]],
+        find: Callable[[JobRef], JobProgress | None],
+        rounds_apart: Callable[[JobRef], int],
+        worked: Callable[[JobRef, Ranks], bool],
+    ) -> None:
+        self._lists = lists
+        self._reader = reader
+        self._refusals = refusals
+        self._jobs = jobs
+        self._find = find
+        self._rounds_apart = rounds_apart
+        self._worked = worked
+        self._lines: OrderedDict[str, deque[JobRef]] = OrderedDict()  # by namespace, the next one first
+        self._soon: set[JobRef] = set()
+        self._reading: Counter[str] = Counter()  # jobs, by namespace
+        self._round = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        changed = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(JOBS_AT_A_TIME):
+                group.create_task(self._work(changed), name="work of ranks")
+            for tick in count(1):
+                await asyncio.sleep(SOON_S)
+                soon, self._soon = self._soon, set()
+                if tick % int(ROUND_S / SOON_S) == 0:
+                    await self._begin_round(soon)
+                for ref in soon:
+                    self._line_up(ref)
+                changed.set()
+
+    async def _begin_round(self, soon: set[JobRef]) -> None:
+        """For each namespace whose last one is over. `soon` are read as well."""
+        self._round += 1
+        busy = frozenset(self._lines)
+        for number, ref in enumerate(self._jobs()):
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+            apart = self._rounds_apart(ref) if ref.namespace not in busy else 0
+            if apart and (self._round + crc32(ref.uid.encode())) % apart == 0 and ref not in soon:
+                self._line_up(ref)
+
+    def _line_up(self, ref: JobRef) -> None:
+        if ref.namespace not in self._refusals:
+            self._lines.setdefault(ref.namespace, deque()).append(ref)
+
+    async def _work(self, changed: asyncio.Event) -> None:
+        while True:
+            ref = self._next()
+            if ref is None:
+                changed.clear()
+                await changed.wait()
+                continue
+            try:
+                async with asyncio.timeout(2 * WITHIN_S):
+                    await self._read(ref)
+            except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
+                log.debug("work of ranks not read", job=str(ref), error=type(error).__name__)
+            except Exception as error:  # of one job: docs/decisions/0005
+                log.error("work of ranks not read", job=str(ref), **describe_fault(error))
+            finally:
+                self._reading[ref.namespace] -= 1
+                self._reading += Counter()  # without what is 0
+                changed.set()
+
+    def _next(self) -> JobRef | None:
+        for namespace, line in self._lines.items():
+            if self._reading[namespace] < JOBS_AT_A_TIME // 2:
+                ref = line.popleft()
+                self._lines.move_to_end(namespace)
+                if not line:
+                    del self._lines[namespace]
+                self._reading[namespace] += 1
+                return ref
+        return None
+
+    async def _read(self, ref: JobRef) -> None:
+        document = self._find(ref)
+        if document is None or not may_read(document) or not self._rounds_apart(ref):
+            return
+        pods = [pod for pod in await find_pods(self._lists, document) if not pod.not_running]
+        try:
+            found = await self._reader.read_work(
+                ref.namespace, pods, progress_path(document), within_s=WITHIN_S, apart_s=APART_S
+            )
+        except ApiError as error:
+            self._refusals.note(ref.namespace, is_refused=error.status == 403)
+            raise
+        if self._worked(ref, found) and len(self._soon) < MAX_SOON:
+            self._soon.add(ref)
