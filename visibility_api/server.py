@@ -14,7 +14,9 @@ import ipaddress
 import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -52,7 +54,15 @@ def run(settings: Settings) -> None:
     # young objects stops everybody: of 50,000 for 30 ms. The assembly switches it on.
     gc.set_threshold(10_000, 10, 1_000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        set_up_threads(runner.get_loop())
         runner.run(_serve(settings))
+
+
+def set_up_threads(loop: asyncio.AbstractEventLoop) -> None:
+    """What pods have printed is read in one thread, which gives way to the loop soon: by default Python's
+    lock is handed on after 5 ms, and each thread more is waited for as well."""
+    sys.setswitchinterval(0.0005)
+    loop.set_default_executor(ThreadPoolExecutor(max_workers=1, thread_name_prefix="aside"))
 
 
 async def _serve(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from visibility_api.diagnosis.claims import MAX_STATES, PodState
 from visibility_api.diagnosis.judging import diagnose
 from visibility_api.diagnosis.places import place_of
-from visibility_api.diagnosis.reading import MAX_FRAMES, MAX_PLAIN, MAX_RANKS, RankState, read_pod
+from visibility_api.diagnosis.reading import MAX_FRAMES, MAX_PARTS, MAX_PLAIN, MAX_RANKS, RankState, read_pod
 from visibility_api.diagnosis.result import MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges
 
 NOW = datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
@@ -539,6 +539,13 @@ def test_what_a_pod_prints_of_a_rank(output: bytes, expected: dict[str, object])
 )
 def test_what_cannot_be_read_is_left_out(output: bytes) -> None:
     assert read_pod(output) == []
+
+
+def test_of_lines_without_end_a_number_is_read() -> None:
+    """512 KiB of them took 170 ms."""
+    whole = printed(file())
+    assert len(read_pod(b"@\n" * 100 + whole)) == 1
+    assert read_pod(b"@\n" * MAX_PARTS + whole) == []
 
 
 _WORDS = st.sampled_from(

@@ -26,17 +26,23 @@ class Sweep:
         self.made = Bench()
         self.thresholds, self.labels = thresholds, labels
 
-    def show(self, name: str, phase: Phase = Phase.RUNNING) -> JobRef:
-        ref = replace(REF, name=name, uid=name)
+    def show(self, name: str, phase: Phase = Phase.RUNNING, namespace: str = REF.namespace) -> JobRef:
+        ref = replace(REF, namespace=namespace, name=name, uid=name)
         hints = ProbeHints(thresholds=self.thresholds)
         self.made.job(replace(JOB, ref=ref, phase=phase, hints=hints, labels=self.labels))
         return ref
 
     def report(
-        self, name: str, values: Sequence[float | str], *, metric: str = "eval_loss", by: int = 10
+        self,
+        name: str,
+        values: Sequence[float | str],
+        *,
+        metric: str = "eval_loss",
+        by: int = 10,
+        namespace: str = REF.namespace,
     ) -> JobRef:
         """Values at each `by`th step."""
-        ref = self.show(name)
+        ref = self.show(name, namespace=namespace)
         for at, value in enumerate(values, 1):
             self.made.advance(15)
             step = by * at if by else None
@@ -46,9 +52,11 @@ class Sweep:
             )
         return ref
 
-    def complete(self, name: str, values: Sequence[float], **more: int) -> JobRef:
-        self.report(name, values, **more)
-        return self.show(name, Phase.SUCCEEDED)
+    def complete(
+        self, name: str, values: Sequence[float], *, by: int = 10, namespace: str = REF.namespace
+    ) -> JobRef:
+        self.report(name, values, by=by, namespace=namespace)
+        return self.show(name, Phase.SUCCEEDED, namespace)
 
     def found(self, name: str) -> tuple[str, str, str] | None:
         shown = next(each for each in reversed(self.made.published) if each.job.ref.name == name)
@@ -173,3 +181,15 @@ def test_trials_that_were_deleted_count_on_and_what_is_kept_is_bounded() -> None
         sweep.made.tracker.job_gone(sweep.report("unfinished", [1, 1]))
         sweep.made.tracker.job_gone(sweep.complete("one", [1, 1]))
     assert len(groups._groups) == len(groups._empty) == MAX_EMPTY
+
+
+def test_groups_of_one_namespace_put_those_of_another_out_of_memory_last() -> None:
+    sweep = Sweep()
+    for number in range(3):
+        sweep.made.tracker.job_gone(sweep.complete(str(number), [1, 1], namespace="team-b"))
+    for number in range(MAX_EMPTY + 1):
+        sweep.labels = {"katib.kubeflow.org/experiment": str(number)}
+        sweep.made.tracker.job_gone(sweep.complete("one", [1, 1]))
+    sweep.labels = LABELS
+    sweep.report("now", [9, 9], namespace="team-b")
+    assert sweep.found("now")[0] == "True"  # type: ignore[index]

@@ -445,6 +445,21 @@ async def test_a_stand_in_that_cannot_be_read_is_not_taken(endpoint: Endpoint, c
     assert len(endpoint.seen) == 1
 
 
+async def test_a_pod_that_is_nested_very_deep_may_push(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kube-apiserver takes `managedFields` so from whoever may create pods."""
+    read, name = cluster.get, b'"metadata": {'
+    deep = name + b'"managedFields": ' + b'{"f:x":' * 2000 + b"{}" + b"}" * 2000 + b", "
+
+    async def get(path: str, **limits: Any) -> bytes:
+        return (await read(path, **limits)).replace(name, deep)
+
+    monkeypatch.setattr(cluster, "get", get)
+    assert (await post(endpoint)).status == 200
+    assert (await post(endpoint, token=POD1)).status == 200
+
+
 async def test_who_takes_much_time_is_refused_and_nobody_else(
     endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

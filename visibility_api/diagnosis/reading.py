@@ -27,6 +27,7 @@ from .result import MAX_FRAMES as KEPT_FRAMES
 
 MAX_RANKS = 64  # of one pod
 MAX_PROCESSES = 1024  # of one pod; of further ones nothing is known
+MAX_PARTS = 4 * MAX_PROCESSES  # lines that begin as ours do: more than there are of all that is kept
 MAX_PLAIN = 8  # processes of a pod in which none writes a rank's file
 MAX_FRAMES = 16  # that say where it is; fewer are kept
 MAX_RANK = 2**31 - 1  # as clients read it
@@ -272,15 +273,15 @@ def _frames(given: object) -> tuple[str, ...]:
 
 
 def _parts(output: bytes) -> Iterator[tuple[str, bytes]]:
-    """Each line that begins with an `@`, and what stands between it and the next."""
-    head, text = "", list[bytes]()
-    for line in output.split(b"\n"):
-        if line.startswith(b"@"):
-            yield head, b"\n".join(text)
-            head, text = line[:200].decode(errors="replace"), []
-        else:
-            text.append(line)
-    yield head, b"\n".join(text)
+    """Each line that begins with an `@`, and what stands between it and the next; the first MAX_PARTS."""
+    start = 0 if output.startswith(b"@") else output.find(b"\n@") + 1
+    for _ in range(MAX_PARTS):
+        end = output.find(b"\n@", start)
+        head, _, text = output[start : end if end >= 0 else None].partition(b"\n")
+        yield head[:200].decode(errors="replace"), text
+        if end < 0:
+            return
+        start = end + 1
 
 
 def _is_number(word: str) -> bool:

@@ -7,6 +7,7 @@ the best value so far is worse than the median of the averages that completed tr
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from statistics import median
 
@@ -63,9 +64,13 @@ class Groups:
             return
         trials.members.discard(record.job.ref)
         if not trials.members:
+            if not trials.completed:
+                del self._groups[trials.key]
+                return
             self._empty[trials.key] = None
-            if len(self._empty) > MAX_EMPTY or not trials.completed:
-                oldest = next(iter(self._empty)) if trials.completed else trials.key
+            if len(self._empty) > MAX_EMPTY:  # the oldest of the namespace that has most
+                ((most, _),) = Counter(namespace for _, namespace, *_ in self._empty).most_common(1)
+                oldest = next(key for key in self._empty if key[1] == most)
                 del self._empty[oldest], self._groups[oldest]
 
 

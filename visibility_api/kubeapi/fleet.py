@@ -6,9 +6,10 @@ Access and selectors are those of the list. docs/goodput.md describes it, decisi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nlargest
 from typing import Any, Literal, cast, get_args
 
 import msgspec
@@ -99,10 +100,18 @@ async def encode_sums(page: Page, by: str, window: Window, kinds: Mapping[str, s
         groups.setdefault(name_of(entry), _Sums()).add(document, seconds)
         if place % AT_ONCE == 0:
             await asyncio.sleep(0)
-    ranked = sorted(groups.items(), key=lambda group: (*group[1].weight, group[0]), reverse=True)
-    for _, sums in ranked:
+    weighed = list[tuple[tuple[float, float, int], str]]()
+    for place, (name, sums) in enumerate(groups.items(), start=1):
         total.join(sums)
-    others = _join(sums for _, sums in ranked[MAX_GROUPS:])
+        weighed.append((sums.weight, name))
+        if place % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    ranked = [(name, groups.pop(name)) for _, name in nlargest(MAX_GROUPS, weighed)]
+    others = _Sums()
+    for place, sums in enumerate(groups.values(), start=1):
+        others.join(sums)
+        if place % AT_ONCE == 0:
+            await asyncio.sleep(0)
     found: dict[str, Any] = {
         "kind": v1alpha1.TrainingJobSums.__name__,
         "apiVersion": GROUP_VERSION,
@@ -111,18 +120,11 @@ async def encode_sums(page: Page, by: str, window: Window, kinds: Mapping[str, s
         "sumBy": by,
         "window": window,
         "total": _shown("", total),
-        "groups": [_shown(name, sums) for name, sums in ranked[:MAX_GROUPS]],
+        "groups": [_shown(name, sums) for name, sums in ranked],
     }
-    if len(ranked) > MAX_GROUPS:
+    if groups:
         found["others"] = _shown("", others)
     return _encode(found)
-
-
-def _join(parts: Iterable[_Sums]) -> _Sums:
-    joined = _Sums()
-    for each in parts:
-        joined.join(each)
-    return joined
 
 
 def _namer(by: str, kinds: Mapping[str, str]) -> Callable[[Entry], str]:

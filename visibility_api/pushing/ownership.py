@@ -17,6 +17,7 @@ from typing import Protocol, cast
 import msgspec
 from cachetools import TTLCache
 
+from visibility_api.kube.decoding import decode
 from visibility_api.kube.errors import ApiError
 from visibility_api.workloads.kind import INDEXED, JobKind, LiveMeta, LiveObject, LiveSpec, WatchedObjects
 from visibility_api.workloads.objects import Meta, OwnerReference
@@ -31,6 +32,7 @@ TIMEOUT_S = 4.0
 TERMINATING = timedelta(seconds=60)
 MAX_OBJECT_BYTES = 4 * 1024 * 1024
 
+_LIVE = msgspec.json.Decoder(LiveObject)
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 
 
@@ -228,5 +230,5 @@ class Owners:
             if error.status == 404:
                 return None
             raise
-        found = msgspec.json.decode(body, type=LiveObject)
+        found = await decode(_LIVE, body)
         return found if found.metadata.uid == uid else None

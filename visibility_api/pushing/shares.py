@@ -21,7 +21,7 @@ PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
 # What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
 # bodies take besides.
-USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 0.5, 1.0 / 65_536
+USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 5.0, 1.0 / 65_536
 MAX_BUCKETS = 98_304
 HOLD_S, HOLD_SHARE = 3.0, 0.5  # a refusal waits no longer: clients wait 5 s, replicas that pass pushes on 4 s
 MAX_HELD = 1000  # refusals that wait; each keeps a body in its connection

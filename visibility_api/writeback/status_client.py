@@ -11,6 +11,7 @@ import msgspec
 from visibility_api.jobs.job import JobRef
 from visibility_api.kinds import own_objects
 from visibility_api.kube.client import Query
+from visibility_api.kube.decoding import decode
 from visibility_api.kube.errors import ClusterError
 from visibility_api.reports.trainer_status import TrainerStatus
 
@@ -39,6 +40,9 @@ class _Written(msgspec.Struct):
     metadata: _Meta
 
 
+_WRITTEN = msgspec.json.Decoder(_Written)
+
+
 class StatusClient:
     def __init__(self, client: Patcher) -> None:
         self._client = client
@@ -55,7 +59,7 @@ class StatusClient:
             body["status"] = {"trainerStatus": summary}
         path = f"{objects.in_namespace(ref.namespace)}/{ref.name}/status"
         response = await self._client.patch(path, msgspec.json.encode(body), query=_QUERY, headers=_HEADERS)
-        return msgspec.json.decode(response, type=_Written).metadata.uid
+        return (await decode(_WRITTEN, response)).metadata.uid
 
     async def withdraw(self, ref: JobRef) -> bool:
         """Remove the fields of the status that only this manager owns; whether that succeeded."""
