@@ -1,61 +1,118 @@
-"""What a scrape of /metrics/jobs costs the server: CPU of its process, through TLS.
+"""What a scrape of /metrics/jobs costs: CPU of the server's process.
 
-    python -m benchmarks.job_metrics [--jobs 10000] [--interval 30]
+    python -m benchmarks.job_metrics [--jobs 10000]
 
-First nothing changes between two scrapes. Then every job is probed between them, so that most lines are made
-anew; of the CPU time of such a scrape, what probing takes in that time by itself is not its own.
+The rendering alone, in this process, after none, a quarter and all of the jobs have reported. Then the real
+server, through TLS, while nothing changes between two scrapes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import statistics
 import sys
 import time
+from datetime import timedelta
 
 import uvloop
+from msgspec.structs import replace
 
-from .probing import probed_every, until_probed
+from tests.jobs import JOB, NOW, RANK0, T0, job_ref, spent
+from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
+from visibility_api.jobs.job import Phase, TrainingJob
+from visibility_api.jobs.summary import Condition, JobProgress
+from visibility_api.models.condition_types import CONDITION_TYPES
+from visibility_api.store.memory import MemoryStore
+
 from .processes import cpu_s
-from .scene import Scene, fetch, scene, started
+from .scene import fetch, scene
 
 SCRAPES = 5
+SHARES = (0.0, 0.25, 1.0)  # of the jobs that report between two scrapes
 PATH = "/metrics/jobs"
 
 
-async def _scrape(at: Scene, *, idle: float) -> tuple[float, int]:
-    """CPU seconds of one scrape, and its bytes; `idle`: CPU seconds a second without it."""
-    before, began = cpu_s(at.ours.pid), time.perf_counter()
-    size = len(await fetch(at.ours, at.ca_file, PATH))
-    return cpu_s(at.ours.pid) - before - idle * (time.perf_counter() - began), size
-
-
-async def _scrapes(at: Scene, between_s: float) -> tuple[list[float], int]:
+async def _through_tls(jobs: int) -> None:
     used, size = [], 0
-    await fetch(at.ours, at.ca_file, PATH)
-    for _ in range(SCRAPES):
-        before = cpu_s(at.ours.pid)
-        await asyncio.sleep(between_s)
-        took, size = await _scrape(at, idle=(cpu_s(at.ours.pid) - before) / between_s)
-        used.append(took)
-    return used, size
+    async with scene(jobs, of_server=("--job-metrics", "50000")) as at:
+        await fetch(at.ours, at.ca_file, PATH)
+        for _ in range(SCRAPES):
+            before = cpu_s(at.ours.pid)
+            size = len(await fetch(at.ours, at.ca_file, PATH))
+            used.append(cpu_s(at.ours.pid) - before)
+    _print("TLS", f"{jobs} jobs, nothing changed", used, size)
 
 
-async def show(jobs: int, interval_s: float) -> None:
-    flags = ("--job-metrics", "50000", "--job-metric-names", "loss")
-    async with scene(jobs, of_server=flags) as at:
-        used, size = await _scrapes(at, 1.0)
-    _print("SAME", jobs, used, size)
-    async with started(jobs, of_server=(*flags, *probed_every(interval_s))) as at:
-        await until_probed(at.ours, at.ca_file, jobs)
-        used, size = await _scrapes(at, interval_s)
-    _print("CHANGED", jobs, used, size)
+async def _rendering(jobs: int) -> None:
+    store = MemoryStore(base_revision=1)
+    metrics = JobMetrics(
+        JobMetricsSource(
+            store=store,
+            most=jobs,
+            metrics=frozenset(("loss",)),
+            kinds=lambda: {"trainjobs": "TrainJob"},
+            is_owner=lambda: True,
+        )
+    )
+    made = [_job(number) for number in range(jobs)]
+    step = 0
+    for job in made:
+        store.put(_document(job, step))
+    gc.freeze()
+    await _scrape(metrics)
+    for share in SHARES:
+        used, size = [], 0
+        for _ in range(SCRAPES):
+            step += 1
+            for job in made[: int(share * jobs)]:
+                store.put(_document(job, step))
+            took, size = await _scrape(metrics)
+            used.append(took)
+        _print("RENDERING", f"{jobs} jobs, {100 * share:.0f} % have reported", used, size)
 
 
-def _print(name: str, jobs: int, used: list[float], size: int) -> None:
+async def _scrape(metrics: JobMetrics) -> tuple[float, int]:
+    before = time.process_time()
+    size = sum([len(piece) async for piece in metrics.pieces()])
+    return time.process_time() - before, size
+
+
+def _job(number: int) -> TrainingJob:
+    ref = job_ref(f"llama-pretrain-{number:05}", f"team-{number % 40}")
+    rank0 = replace(RANK0, pod_name=f"{ref.name}-node-0-0-abcde", node_name=f"gpu-node-{number % 500}")
+    return replace(JOB, ref=ref, rank0=rank0, accelerators=(("nvidia.com/gpu", 8),))
+
+
+_CONDITIONS = tuple(
+    Condition(type=each.name, status="False", reason="R", message="", since=T0)
+    for each in CONDITION_TYPES[:8]
+)
+
+
+def _document(job: TrainingJob, step: int) -> JobProgress:
+    now = NOW + timedelta(seconds=step)
+    return JobProgress(
+        job=job,
+        phase=Phase.RUNNING,
+        progress_percentage=step % 100,
+        completion_at=now + timedelta(hours=1),
+        started_at=T0,
+        attempts=1,
+        seen_at=now,
+        step=step,
+        total_steps=100_000,
+        steps_per_s=1.0 + step / 7,
+        metrics=(("loss", str(1 / (1 + step))),),
+        goodput=spent({"Queued": 30, "Starting": 20, "Productive": 1000 + step, "CheckpointSave": 7}),
+        conditions=_CONDITIONS,
+    )
+
+
+def _print(name: str, what: str, used: list[float], size: int) -> None:
     print(
-        f"{name:<12} {jobs} jobs, {size / 1e6:.1f} MB: {1000 * statistics.median(used):.0f} ms CPU a scrape "
+        f"{name:<12} {what}, {size / 1e6:.1f} MB: {1000 * statistics.median(used):.0f} ms CPU a scrape "
         f"(from {1000 * min(used):.0f} to {1000 * max(used):.0f})",
         flush=True,
     )
@@ -64,10 +121,10 @@ def _print(name: str, jobs: int, used: list[float], size: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.job_metrics", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
-    parser.add_argument("--interval", type=float, default=30.0, help="seconds between probes, and scrapes")
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(show(given.jobs, given.interval))
+        runner.run(_rendering(given.jobs))
+        runner.run(_through_tls(given.jobs))
     return 0
 
 

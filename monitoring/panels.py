@@ -6,19 +6,20 @@ Queries of jobs take `max by` their labels, so that what two replicas have shown
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from visibility_api.job_metrics.families import JOB_LABELS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Panel:
     """One panel. `empty`: when a healthy system has no data for it; else it always has."""
 
     title: str
-    kind: Literal["stat", "lines", "stacked", "states", "table"] = "lines"
+    kind: Literal["stat", "lines", "stacked", "states", "table"]
     queries: Sequence[tuple[str, str]]  # with their legends; in a table, the names of columns
+    _: KW_ONLY
     unit: str = "short"
     text: str = ""
     empty: str = ""
@@ -61,7 +62,10 @@ _WEIGHT = f"({_ACCELERATORS} or {_of('trainjob_info')})"
 _STALLED = f"on ({J}) ({_IS_STALLED} == 1)"
 _WEIGHED = "A job without accelerators counts as one."
 _PODS = f"max by (namespace, pod, node) (trainjob_pod_info{{{_S}}})"
-_UTILISATION = "DCGM_FI_DEV_GPU_UTIL"
+_UTILISATION = f"DCGM_FI_DEV_GPU_UTIL * on (namespace, pod) group_left (node) {_PODS}"
+_JOBS_BY_QUEUE = f"{_of('trainjob_info', by='queue, node_pool')} * {_RUNNING}"
+_FAULTY = _of("trainjob_status_condition", f'condition=~"{FAULTS}"', by="condition")
+_GOODPUT = f"sum({_PRODUCTIVE} * on ({J}) {_WEIGHT}) / sum({_NOT_QUEUED} * on ({J}) {_WEIGHT})"
 _NOT_MOVING = "the run does not advance"
 
 FLEET = Dashboard(
@@ -70,90 +74,57 @@ FLEET = Dashboard(
     variables=(("namespace", "label_values(trainjob_info, namespace)"),),
     link="#/",
     panels=(
+        Panel("Jobs that run", "stat", [(f"sum({_IS_RUNNING})", "")]),
+        Panel("Accelerators in use", "stat", [(f"sum({_ACCELERATORS} * {_RUNNING}) or vector(0)", "")]),
         Panel(
-            title="Jobs that run",
-            kind="stat",
-            queries=((f"sum({_IS_RUNNING})", ""),),
+            "Accelerators that stand still", "stat",
+            [(f"sum({_ACCELERATORS} * {_STALLED}) or vector(0)", "")],
         ),
         Panel(
-            title="Accelerators in use",
-            kind="stat",
-            queries=((f"sum({_ACCELERATORS} * {_RUNNING}) or vector(0)", ""),),
-        ),
-        Panel(
-            title="Accelerators that stand still",
-            kind="stat",
-            queries=((f"sum({_ACCELERATORS} * {_STALLED}) or vector(0)", ""),),
-        ),
-        Panel(
-            title="Goodput of the last hour",
-            kind="stat",
-            unit="percentunit",
-            queries=(
-                (
-                    f"sum({_PRODUCTIVE} * on ({J}) {_WEIGHT}) / sum({_NOT_QUEUED} * on ({J}) {_WEIGHT})",
-                    "",
-                ),
-            ),
+            "Goodput of the last hour", "stat", [(_GOODPUT, "")], unit="percentunit",
             text=f"Time of accelerators in which steps were done, of all but the time in queues. {_WEIGHED}",
         ),
         Panel(
-            title="Jobs by phase",
-            kind="stacked",
-            queries=((f"sum by (phase) ({_of('trainjob_status_phase', by='phase')})", "{{phase}}"),),
+            "Jobs by phase", "stacked",
+            [(f"sum by (phase) ({_of('trainjob_status_phase', by='phase')})", "{{phase}}")],
         ),
         Panel(
-            title="What accelerators do",
-            kind="stacked",
-            queries=(
-                (f"sum by (activity) ({_ACTIVITIES} * on ({J}) group_left () {_WEIGHT})", "{{activity}}"),
-            ),
+            "What accelerators do", "stacked",
+            [(f"sum by (activity) ({_ACTIVITIES} * on ({J}) group_left () {_WEIGHT})", "{{activity}}")],
             text=f"Accelerators by activity (docs/goodput.md). {_WEIGHED}",
         ),
         Panel(
-            title="Accelerators by namespace",
-            kind="stacked",
-            queries=((f"sum by (namespace) ({_ACCELERATORS} * {_RUNNING})", "{{namespace}}"),),
+            "Accelerators by namespace", "stacked",
+            [(f"sum by (namespace) ({_ACCELERATORS} * {_RUNNING})", "{{namespace}}")],
             empty="no job with accelerators runs",
         ),
         Panel(
-            title="Jobs by queue and node pool",
-            kind="stacked",
-            queries=(
-                (
-                    f"sum by (queue, node_pool) ({_of('trainjob_info', by='queue, node_pool')} * {_RUNNING})",
-                    "{{queue}} {{node_pool}}",
-                ),
-            ),
+            "Jobs by queue and node pool", "stacked",
+            [(f"sum by (queue, node_pool) ({_JOBS_BY_QUEUE})", "{{queue}} {{node_pool}}")],
             text="Jobs that run, by their Kueue queue and the node pool of rank 0, where they name one.",
         ),
         Panel(
-            title="Jobs with something wrong",
-            queries=(
-                (
-                    "sum by (condition) ("
-                    + _of("trainjob_status_condition", f'condition=~"{FAULTS}"', by="condition")
-                    + ")",
-                    "{{condition}}",
-                ),
-            ),
-            text="Jobs whose condition is True (docs/troubleshooting.md).",
-            empty="no job was evaluated yet",
+            "Jobs with something wrong", "lines", [(f"sum by (condition) ({_FAULTY})", "{{condition}}")],
+            text="Jobs whose condition is True (docs/troubleshooting.md).", empty="no job was evaluated yet",
         ),
         Panel(
-            title="Jobs that run",
-            kind="table",
-            queries=(
+            "Jobs that run", "table",
+            [
                 (f"{_of('trainjob_progress_ratio')} * {_RUNNING}", "Progress"),
-                (f"{_of('trainjob_steps_per_second')}", "Steps a second"),
+                (_of("trainjob_steps_per_second"), "Steps a second"),
                 (f"{_of('trainjob_estimated_completion_timestamp_seconds')} - time()", "Seconds left"),
                 (f"{_ACCELERATORS} * {_RUNNING}", "Accelerators"),
                 (f"{_PRODUCTIVE} / ({_NOT_QUEUED} > 0)", "Goodput"),
-            ),
+            ],
             empty="no job reports",
         ),
     ),
-)
+)  # fmt: skip
+
+
+def _job(metric: str, *, by: str = "") -> str:
+    return _of(metric, by=by, chosen=_S)
+
 
 JOB = Dashboard(
     uid="trainjob-job",
@@ -168,101 +139,56 @@ JOB = Dashboard(
     link="#/${plural}/${namespace}/${trainjob}",
     panels=(
         Panel(
-            title="Progress",
-            kind="stat",
-            unit="percentunit",
-            queries=((_of("trainjob_progress_ratio", chosen=_S), ""),),
+            "Progress", "stat", [(_job("trainjob_progress_ratio"), "")], unit="percentunit",
             empty="the run reports no planned end",
         ),
         Panel(
-            title="Time left",
-            kind="stat",
-            unit="s",
-            queries=((f"{_of('trainjob_estimated_completion_timestamp_seconds', chosen=_S)} - time()", ""),),
-            empty=f"{_NOT_MOVING}, or has no planned end",
+            "Time left", "stat",
+            [(f"{_job('trainjob_estimated_completion_timestamp_seconds')} - time()", "")],
+            unit="s", empty=f"{_NOT_MOVING}, or has no planned end",
         ),
         Panel(
-            title="Since the last report",
-            kind="stat",
-            unit="s",
-            queries=((f"time() - {_of('trainjob_last_report_timestamp_seconds', chosen=_S)}", ""),),
-            empty="nothing was reported",
+            "Since the last report", "stat",
+            [(f"time() - {_job('trainjob_last_report_timestamp_seconds')}", "")],
+            unit="s", empty="nothing was reported",
         ),
+        Panel("Attempts", "stat", [(_job("trainjob_attempts_total"), "")], empty="none has begun"),
         Panel(
-            title="Attempts",
-            kind="stat",
-            queries=((_of("trainjob_attempts_total", chosen=_S), ""),),
-            empty="none has begun",
-        ),
-        Panel(
-            title="Step",
-            queries=(
-                (_of("trainjob_step", chosen=_S), "step"),
-                (_of("trainjob_planned_steps", chosen=_S), "planned"),
-            ),
+            "Step", "lines", [(_job("trainjob_step"), "step"), (_job("trainjob_planned_steps"), "planned")],
             empty="the run reports no steps",
         ),
         Panel(
-            title="Steps a second",
-            queries=((_of("trainjob_steps_per_second", chosen=_S), "steps a second"),),
+            "Steps a second", "lines", [(_job("trainjob_steps_per_second"), "steps a second")],
             empty=_NOT_MOVING,
         ),
         Panel(
-            title="What the run reports",
-            queries=((_of("trainjob_reported_value", by="metric", chosen=_S), "{{metric}}"),),
+            "What the run reports", "lines", [(_job("trainjob_reported_value", by="metric"), "{{metric}}")],
             empty="the run reports none of the metrics of --job-metric-names",
         ),
         Panel(
-            title="What its time is spent on",
-            kind="stacked",
+            "What its time is spent on", "stacked",
+            [(_rate("", by="activity", over="$__rate_interval", chosen=_S), "{{activity}}")],
             unit="percentunit",
-            queries=(
-                (
-                    _rate("", by="activity", over="$__rate_interval", chosen=_S),
-                    "{{activity}}",
-                ),
-            ),
         ),
+        Panel("Phase", "states", [(f"{_job('trainjob_status_phase', by='phase')} == 1", "{{phase}}")]),
+        Panel("Conditions", "states", [(_job("trainjob_status_condition", by="condition"), "{{condition}}")]),
         Panel(
-            title="Phase",
-            kind="states",
-            queries=((f"{_of('trainjob_status_phase', by='phase', chosen=_S)} == 1", "{{phase}}"),),
-        ),
-        Panel(
-            title="Conditions",
-            kind="states",
-            queries=((_of("trainjob_status_condition", by="condition", chosen=_S), "{{condition}}"),),
-        ),
-        Panel(
-            title="Since the last checkpoint",
-            unit="s",
-            queries=(
-                (f"time() - {_of('trainjob_checkpoint_timestamp_seconds', chosen=_S)}", "since the last one"),
-            ),
+            "Since the last checkpoint", "lines",
+            [(f"time() - {_job('trainjob_checkpoint_timestamp_seconds')}", "since the last one")], unit="s",
             empty="the run does not tell of its checkpoints",
         ),
+        Panel("Pods", "table", [(_PODS, "Pod")], empty="the job does not run"),
         Panel(
-            title="Pods",
-            kind="table",
-            queries=((_PODS, "Pod"),),
-            empty="the job does not run",
-        ),
-        Panel(
-            title="Utilisation of its GPUs",
-            unit="percent",
-            queries=(
-                (
-                    f"avg by (pod, node) ({_UTILISATION} * on (namespace, pod) group_left (node) {_PODS})",
-                    "{{pod}} on {{node}}",
-                ),
-            ),
-            empty="Prometheus does not scrape dcgm-exporter, or the job does not run",
+            "Utilisation of its GPUs", "lines",
+            [(f"avg by (pod, node) ({_UTILISATION})", "{{pod}} on {{node}}")],
+            unit="percent", empty="Prometheus does not scrape dcgm-exporter, or the job does not run",
         ),
     ),
-)
+)  # fmt: skip
 
 _I = 'instance=~"$instance"'
 _ENDS = "visibility_serving_certificate_expiration_timestamp_seconds"
+_PUSHED = "every job pushes"
 
 
 def _quantile(metric: str, by: str = "") -> str:
@@ -280,62 +206,61 @@ SERVER = Dashboard(
     variables=(("instance", "label_values(visibility_build_info, instance)"),),
     link="#/",
     panels=(
+        Panel("Jobs served", "stat", [(f"max(visibility_jobs{{{_I}}})", "")]),
+        Panel("Replica that owns the jobs", "stat", [(f"visibility_log_owner{{{_I}}} == 1", "{{instance}}")]),
+        Panel("Days until the certificate ends", "stat", [(f"(min({_ENDS}{{{_I}}}) - time()) / 86400", "")]),
+        Panel("Watches that are down", "stat", [(f"sum(visibility_watch_down{{{_I}}})", "")]),
         Panel(
-            title="Jobs served",
-            kind="stat",
-            queries=((f"max(visibility_jobs{{{_I}}})", ""),),
+            "Probes by outcome", "stacked",
+            [(_total("visibility_probes_total", "source, outcome"), "{{source}} {{outcome}}")],
+            unit="ops", empty=_PUSHED,
         ),
         Panel(
-            title="Replica that owns the jobs",
-            kind="stat",
-            queries=((f"visibility_log_owner{{{_I}}} == 1", "{{instance}}"),),
+            "How long a probe takes, 99 %", "lines",
+            [(_quantile("visibility_probe_duration_seconds", "source"), "{{source}}")],
+            unit="s", empty=_PUSHED,
         ),
         Panel(
-            title="Days until the certificate ends",
-            kind="stat",
-            queries=(
-                (
-                    f"(min({_ENDS}{{{_I}}}) - time()) / 86400",
-                    "",
-                ),
-            ),
+            "How late a probe begins, 99 %", "lines",
+            [(_quantile("visibility_probe_lateness_seconds"), "late")], unit="s", empty=_PUSHED,
         ),
         Panel(
-            title="Watches that are down",
-            kind="stat",
-            queries=((f"sum(visibility_watch_down{{{_I}}})", ""),),
+            "Pushes by outcome", "stacked", [(_total("visibility_pushes_total", "outcome"), "{{outcome}}")],
+            unit="ops", empty="no job pushes",
         ),
-        Panel(title="Probes by outcome", kind="stacked", unit="ops",
-              queries=((_total("visibility_probes_total", "source, outcome"), "{{source}} {{outcome}}"),),
-              empty="every job pushes"),
-        Panel(title="How long a probe takes, 99 %", unit="s",
-              queries=((_quantile("visibility_probe_duration_seconds", "source"), "{{source}}"),),
-              empty="every job pushes"),
-        Panel(title="How late a probe begins, 99 %", unit="s",
-              queries=((_quantile("visibility_probe_lateness_seconds"), "late"),),
-              empty="every job pushes"),
-        Panel(title="Pushes by outcome", kind="stacked", unit="ops",
-              queries=((_total("visibility_pushes_total", "outcome"), "{{outcome}}"),),
-              empty="no job pushes"),
-        Panel(title="Requests", kind="stacked", unit="reqps",
-              queries=((_total("apiserver_request_total", "verb, code"), "{{verb}} {{code}}"),)),
-        Panel(title="How long a request takes, 99 %", unit="s",
-              queries=((_quantile("apiserver_request_duration_seconds", "verb"), "{{verb}}"),)),
-        Panel(title="Open watches",
-              queries=((f"apiserver_longrunning_requests{{{_I}}}", "{{instance}}"),)),
-        Panel(title="CPU", unit="percentunit",
-              queries=((_total("process_cpu_seconds_total", "instance"), "{{instance}}"),)),
-        Panel(title="Memory", unit="bytes",
-              queries=((f"process_resident_memory_bytes{{{_I}}}", "{{instance}}"),)),
-        Panel(title="State in the data directory", unit="bytes",
-              queries=((f"visibility_data_dir_bytes{{{_I}}}", "{{instance}}"),)),
-        Panel(title="Objects that could not be read", unit="ops",
-              queries=((_total("visibility_objects_unread_total", "collection, reason"), "{{collection}}"),),
-              empty="all could"),
-        Panel(title="Written to the cluster", unit="ops",
-              queries=((_total("visibility_write_backs_total", "outcome"), "status {{outcome}}"),
-                       (_total("visibility_events_total", "outcome"), "Events {{outcome}}")),
-              empty="neither --write-back nor --events is on"),
+        Panel(
+            "Requests", "stacked", [(_total("apiserver_request_total", "verb, code"), "{{verb}} {{code}}")],
+            unit="reqps",
+        ),
+        Panel(
+            "How long a request takes, 99 %", "lines",
+            [(_quantile("apiserver_request_duration_seconds", "verb"), "{{verb}}")], unit="s",
+        ),
+        Panel("Open watches", "lines", [(f"apiserver_longrunning_requests{{{_I}}}", "{{instance}}")]),
+        Panel(
+            "CPU", "lines", [(_total("process_cpu_seconds_total", "instance"), "{{instance}}")],
+            unit="percentunit",
+        ),
+        Panel(
+            "Memory", "lines", [(f"process_resident_memory_bytes{{{_I}}}", "{{instance}}")], unit="bytes"
+        ),
+        Panel(
+            "State in the data directory", "lines", [(f"visibility_data_dir_bytes{{{_I}}}", "{{instance}}")],
+            unit="bytes",
+        ),
+        Panel(
+            "Objects that could not be read", "lines",
+            [(_total("visibility_objects_unread_total", "collection, reason"), "{{collection}}")],
+            unit="ops", empty="all could",
+        ),
+        Panel(
+            "Written to the cluster", "lines",
+            [
+                (_total("visibility_write_backs_total", "outcome"), "status {{outcome}}"),
+                (_total("visibility_events_total", "outcome"), "Events {{outcome}}"),
+            ],
+            unit="ops", empty="neither --write-back nor --events is on",
+        ),
     ),
 )  # fmt: skip
 

@@ -224,7 +224,7 @@ FAMILIES = (
         absent="nothing was spent on the activity",
         follows="account",
         samples=lambda job: [
-            (_ACTIVITIES[kind], int(some)) for kind, some in sorted(job.seconds.items()) if some >= 1
+            (_ACTIVITIES[kind], int(some)) for kind, some in job.seconds.items() if some >= 1
         ],
     ),
     Family(

@@ -59,12 +59,8 @@ def read_head(saved: bytes) -> Head:
 def read_sums(saved: bytes) -> dict[int, float]:
     """Seconds by kind, with what is not settled: a tenth of the work of `load_account`, for many jobs at a
     time. It takes the bytes as those of `save_account`; others raise UNREADABLE_ACCOUNT, or are misread."""
-    head = read_head(saved)
-    at = (
-        _HEAD.size
-        + (_BEFORE.size if head.has_run else 0)
-        + (_FIRST_STEPS.size if head.warm < WARM_ROWS else 0)
-    )
+    *_, warm, _, has_run = _HEAD.unpack_from(saved)
+    at = _HEAD.size + (_BEFORE.size if has_run else 0) + (_FIRST_STEPS.size if warm < WARM_ROWS else 0)
     *_, at = unpack_some(saved, at, "f")
     kinds, tail, at = unpack_some(saved, at, "f")
     found = dict(zip(*Ledger.read_whole(saved, at), strict=True))
