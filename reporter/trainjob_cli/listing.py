@@ -20,7 +20,16 @@ _BAR = 12
 _EXPENDABLE = ("AGE", "KIND", "SEEN", "REASON", "STEP", "LOSS", "ETA")
 _OF_THE_CLOCK = ("SEEN", "AGE", "ETA")
 _LEAST_NAME = 12
-_FAULTS = ("Diverged", "Stalled", "NoProgress", "Straggling", "AtRisk", "LowGoodput", "Plateaued")
+_FAULTS = (
+    "Diverged",
+    "Stalled",
+    "NoProgress",
+    "Straggling",
+    "AtRisk",
+    "LowGoodput",
+    "AcceleratorsIdle",
+    "Plateaued",
+)
 
 Row = Dict[str, str]
 

@@ -27,6 +27,7 @@ CONDITION_TYPES = (
     "AtRisk",
     "LowGoodput",
     "ShouldStop",
+    "AcceleratorsIdle",
     "Suspended",
     "Complete",
     "Failed",
@@ -568,8 +569,9 @@ class ProgressStatus(WireModel):
     Plateaued: no improvement for long; there once it was true. AtRisk: no checkpoint for a large share of the
     run; there where the run tells of its checkpoints. LowGoodput: goodput is below the share that an
     annotation of the job says; absent without it. ShouldStop: the rules of an annotation of the job advise to
-    stop it early; absent without them. Suspended: as the job itself has it. Complete: as the job itself has
-    it. Failed: as the job itself has it."""
+    stop it early; absent without them. AcceleratorsIdle: no accelerator was busy for 15 minutes, or as long
+    as an annotation says; there once it was true. Suspended: as the job itself has it. Complete: as the job
+    itself has it. Failed: as the job itself has it."""
 
     rank0: Optional[Rank0] = None
     """The pod that reports; absent before there is one."""

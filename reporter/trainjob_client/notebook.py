@@ -15,7 +15,16 @@ from .requests import is_transient
 if TYPE_CHECKING:
     from .client import Client
 
-_FAULTS = ("Diverged", "Stalled", "NoProgress", "Straggling", "Plateaued", "AtRisk", "LowGoodput")
+_FAULTS = (
+    "Diverged",
+    "Stalled",
+    "NoProgress",
+    "Straggling",
+    "Plateaued",
+    "AtRisk",
+    "LowGoodput",
+    "AcceleratorsIdle",
+)
 _COLOURS = {"Succeeded": "#1a7f37", "Failed": "#cf222e", "Running": "#0969da"}
 _POINTS = 200
 _LOSSES = ("loss", "train_loss", "train/loss")

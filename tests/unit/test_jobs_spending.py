@@ -1,7 +1,8 @@
-"""NoProgress, LowGoodput and AtRisk: whether the time of a job comes to something."""
+"""NoProgress, LowGoodput, AtRisk and AcceleratorsIdle: whether the time of a job comes to something."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -167,3 +168,52 @@ def test_a_stall_in_a_marked_section_says_which(kind: str, after: str) -> None:
         run.wait(20)
     assert run.made.condition("Stalled")[0] == "True"
     assert f"No advance for {after} in its section {kind}" in run.made.shown("Stalled").message
+
+
+def used(run: Run, seconds: int, *percent: float) -> None:
+    """So long its accelerators are so busy."""
+    metrics = tuple(
+        (f"system/gpu_{each}_utilization_percentage", f"{of:g}") for each, of in enumerate(percent)
+    )
+    for _ in range(seconds // 15):
+        run.now_s += 15
+        run.step += 1
+        run.tell(metrics=(("loss", "1"), *metrics))
+
+
+@pytest.mark.parametrize(
+    ("phases", "status"),
+    [
+        (((900, 0, 0),), None),  # its first report is of 45 s
+        (((1200, 0, 4.9),), "True"),
+        (((1200, 0, 5),), None),  # one of them is busy
+        (((600, 0, 0), (15, 90, 90), (600, 0, 0)), None),  # not for so long without a break
+        (((1200, 0, 0), (15, 90, 90)), "False"),
+        (((3000,),), None),  # nothing is said of accelerators
+        (((1200, float("nan")),), None),
+    ],
+)
+def test_accelerators_are_idle_once_none_was_busy_for_long(
+    phases: Sequence[Sequence[float]], status: str | None
+) -> None:
+    run = Run()
+    for seconds, *percent in phases:
+        used(run, int(seconds), *percent)
+    found = run.made.last.condition("AcceleratorsIdle")
+    assert (found and found.status) == status
+    if status == "True":
+        assert found is not None
+        assert (found.reason, found.since) == ("NotUsed", at(45 + 900))
+        heir = run.made.heir()
+        heir.job(job())
+        assert heir.condition("AcceleratorsIdle") == ("True", "NotUsed")
+        hinted(run, idle_after_s=float("inf"))
+        assert run.made.condition("AcceleratorsIdle") == ("False", "Busy")
+
+
+def test_idle_accelerators_of_an_earlier_attempt_do_not_count() -> None:
+    run = Run()
+    used(run, 840, 0)
+    crash(run, 1, back_to=1)
+    used(run, 600, 0)
+    assert run.made.last.condition("AcceleratorsIdle") is None

@@ -252,6 +252,7 @@ def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
         ("should-stop", "off", Thresholds()),
         ("should-stop-label", "example.com/sweep", Thresholds(stop_label="example.com/sweep")),
         ("at-risk-after", "1h", Thresholds(at_risk_after_s=3600)),
+        ("idle-after", "30m", Thresholds(idle_after_s=1800)),
         ("at-risk-after", "off", Thresholds(at_risk_after_s=math.inf)),
         ("diverged-above", "20", Thresholds(diverged_above=20)),
         ("diverged-above", "-1.5e2", Thresholds(diverged_above=-150)),
@@ -287,6 +288,7 @@ STOP_RULES = 'it must be up to 4 rules such as "median", "loss>2.5" or "accuracy
             for text in ("a\x1b>1", "median," * 4 + "median", "a>1," * 200)
         ),
         ("should-stop-label", "a b", "it must be the key of a label"),
+        ("idle-after", "30s", 'it must be a duration such as "30m", from 1m to 168h, or "off"'),
         ("at-risk-after", "1s", 'it must be a duration such as "1h", from 10s to 168h, or "off"'),
         ("stalled-after", "9s", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),
         ("stalled-after", "never", 'it must be a duration such as "10m", from 10s to 168h, or "off"'),

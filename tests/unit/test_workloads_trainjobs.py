@@ -220,7 +220,7 @@ def test_a_mistyped_annotation_is_named_with_those_that_are_known() -> None:
         "the known ones are source, interval, path, port, container, stalled-after, diverged-above,"
         " straggling-above,"
         " plateau-metric, plateau-better, plateau-after, goodput-below, at-risk-after, should-stop,"
-        " should-stop-label"
+        " should-stop-label, idle-after"
     )
     assert fault == f"Annotation {PREFIX}intervall is ignored: {known}."
 

@@ -196,6 +196,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at_risk_after_s: float | None = None  # without a checkpoint; infinity: never
     stop_rules: tuple[StopRule, ...] = ()  # all of them must hold
     stop_label: str | None = None  # whose value the jobs have in common that are compared
+    idle_after_s: float | None = None  # of accelerators; infinity: never
 
 
 class ProbeHints(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -21,7 +21,7 @@ from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
 from .completion import complete, has_position, without_contradiction
 from .estimate import Pace
 from .observation import Addition, Observation
-from .record import Checkpoint, Record
+from .record import Checkpoint, Idleness, Record
 from .watched import NOTHING_WATCHED
 
 Points = Sequence[Point]
@@ -30,6 +30,8 @@ FILE, TERMINATION, STATUS, LOGS = "exec", "termination", "status", "logs"
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py
+UTILIZATION = "_utilization_percentage"  # of MLflow's names, system/gpu_0_utilization_percentage
+IDLE_PERCENT = 5.0  # below which an accelerator does nothing
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
@@ -144,6 +146,7 @@ def take(
         record.moved_at = record.reported_at
     record.pace = pace
     _keep_checkpoint(record, report.marks, is_next=held is not None and not takes_over)
+    _keep_idleness(record, read, is_next=held is not None and not takes_over)
     record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
@@ -163,6 +166,21 @@ def _keep_checkpoint(record: Record, marks: Marks, *, is_next: bool) -> None:
     if before is not None and is_next:
         longest_s = max(longest_s, (at - before.at).total_seconds())
     record.checkpoint = Checkpoint(step, at, longest_s)
+
+
+def _keep_idleness(record: Record, report: Progress, *, is_next: bool) -> None:
+    """By the metrics that this very report has of accelerators: a source without them says nothing."""
+    used = [
+        text for name, text in report.metrics if name.endswith(UTILIZATION) and name.startswith("system/")
+    ]
+    at = record.reported_at
+    if not is_next:
+        record.idle = None
+    if not used or at is None:
+        return
+    before = record.idle or Idleness(at, at, 0)
+    is_idle = all(0 <= float(text) < IDLE_PERCENT for text in used)
+    record.idle = replace(before, until=at, reports=before.reports + 1) if is_idle else None
 
 
 def _keep(

@@ -42,6 +42,14 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     longest_s: float = 0.0  # the longest time between two of one attempt
 
 
+class Idleness(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Reports in a row in which no accelerator was busy."""
+
+    since: datetime  # the first of them, by our clock
+    until: datetime  # the last one
+    reports: int
+
+
 class State(msgspec.Struct, kw_only=True, array_like=True):
     """What of a job outlives a process: `memory` encodes it, as an array in the order of these fields.
 
@@ -78,6 +86,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     checkpoint: Checkpoint | None = None  # the last one that the run has told of, in any attempt
     diagnosis: Diagnosis | None = None  # where its ranks were when they were read last
     missed: Refused | None = None  # `refused` of an earlier attempt
+    idle: Idleness | None = None  # of the accelerators, by the last report that says how busy they are
 
 
 class Record(State, kw_only=True):

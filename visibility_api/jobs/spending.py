@@ -1,7 +1,8 @@
-"""The conditions NoProgress, LowGoodput and AtRisk: whether the time of a job comes to something.
+"""The conditions NoProgress, LowGoodput, AtRisk and AcceleratorsIdle: whether the time of a job comes to
+something.
 
 Rules and beginnings as in `reporting`. Each is absent until there is something to say: LowGoodput needs an
-annotation, AtRisk a checkpoint, NoProgress failures.
+annotation, AtRisk a checkpoint, NoProgress failures, AcceleratorsIdle reports of what accelerators do.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from .clock import later
 from .goodput import goodput, read_goodput
 from .job import Phase
 from .ledger import DAY_S, KINDS, PRODUCTIVE, QUEUED
+from .merge import IDLE_PERCENT
 from .record import Record
 from .reporting import NOT_TRAINING, PLAIN, Found, Rule, describe_age, is_running
 from .training_health import is_held
 
+IDLE = "AcceleratorsIdle"
 FRUITLESS = 3  # attempts in a row
 # Without a checkpoint: of the time that the job has run, at least, and times the longest pause between two.
 AT_RISK_SHARE, AT_RISK_LEAST_S, AT_RISK_PAUSES = 0.25, 1800.0, 2.0
+IDLE_S, IDLE_REPORTS = 900.0, 10  # in which no accelerator was busy, before they count as idle
 
 
 def _find_no_progress(record: Record, _now: datetime) -> Found | None:
@@ -117,8 +121,36 @@ def _at_risk_began(record: Record, status: str, *_: object) -> datetime | None:
     return later(_at_risk_since(record), after_s)
 
 
+def _find_idle(record: Record, _now: datetime) -> Found | None:
+    """Not there before it is true for the first time."""
+    idle, after_s, report = record.idle, _idle_after_s(record), record.report
+    is_training = record.job.phase is Phase.RUNNING and record.is_current and is_running(record.job)
+    if not is_training or report is None or report.is_final:
+        return ("False", NOT_TRAINING, PLAIN) if is_held(record, IDLE) else None
+    if idle is None or idle.reports < IDLE_REPORTS or (idle.until - idle.since).total_seconds() < after_s:
+        return ("False", "Busy", PLAIN) if is_held(record, IDLE) else None
+    held = sum(count for _, count in record.job.accelerators)
+    and_holds = f"; the job holds {held}" if held else ""
+    message = (
+        f"No reported accelerator was more than {IDLE_PERCENT:g}% busy for"
+        f" {describe_age(idle.until - idle.since)}{and_holds}. Check that the program uses them and does not"
+        " wait for its data; else request none."
+    )
+    return "True", "NotUsed", message
+
+
+def _idle_after_s(record: Record) -> float:
+    named_s = record.job.hints.thresholds.idle_after_s
+    return IDLE_S if named_s is None else named_s
+
+
+def _idle_began(record: Record, status: str, *_: object) -> datetime | None:
+    return later(record.idle.since, _idle_after_s(record)) if status == "True" and record.idle else None
+
+
 SPENDING = (
     Rule("NoProgress", _find_no_progress, _no_progress_began),
     Rule("LowGoodput", _find_low_goodput, lambda *_: None),
     Rule("AtRisk", _find_at_risk, _at_risk_began),
+    Rule(IDLE, _find_idle, _idle_began),
 )

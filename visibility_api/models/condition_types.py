@@ -76,6 +76,14 @@ CONDITION_TYPES = (
         fault="True",
         event=("Normal", "TrainingShouldStop"),
     ),
+    ConditionType(
+        name="AcceleratorsIdle",
+        meaning="no accelerator was busy for 15 minutes, or as long as an annotation says; there once it was"
+        " true",
+        fault="True",
+        ages=True,
+        event=("Warning", "TrainingAcceleratorsIdle"),
+    ),
     ConditionType(name="Suspended", meaning="as the job itself has it"),
     ConditionType(name="Complete", meaning="as the job itself has it", event=("Normal", "TrainingFinished")),
     ConditionType(name="Failed", meaning="as the job itself has it", event=("Warning", "TrainingFailed")),

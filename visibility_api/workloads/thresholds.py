@@ -23,9 +23,11 @@ KEYS = (
     "at-risk-after",
     "should-stop",
     "should-stop-label",
+    "idle-after",
 )
 OFF = "off"
 MIN_STALLED_S, MAX_STALLED_S = 10.0, 7 * 86400.0
+MIN_IDLE_S = 60.0
 MIN_FACTOR, MAX_FACTOR = 1.1, 1000.0
 MIN_PLATEAU_S, MAX_PLATEAU_S = 60.0, 30 * 86400.0
 MIN_VALUES, MAX_VALUES = 2, 100_000
@@ -81,6 +83,7 @@ def read_thresholds(given: Mapping[str, str], prefix: str, refuse: Callable[[str
         at_risk_after_s=limit("at-risk-after", _read_stalled_s, 'a duration such as "1h", from 10s to 168h'),
         stop_rules=_read_stop_rules(found.get("should-stop"), refuse),
         stop_label=_read_label(found.get("should-stop-label"), refuse),
+        idle_after_s=limit("idle-after", _read_idle_s, 'a duration such as "30m", from 1m to 168h'),
     )
 
 
@@ -119,6 +122,11 @@ def _read_label(text: str | None, refuse: Callable[[str, str], None]) -> str | N
 def _read_stalled_s(text: str) -> float | None:
     seconds = parse_duration_s(text)
     return seconds if seconds is not None and MIN_STALLED_S <= seconds <= MAX_STALLED_S else None
+
+
+def _read_idle_s(text: str) -> float | None:
+    seconds = _read_stalled_s(text)
+    return seconds if seconds is not None and seconds >= MIN_IDLE_S else None
 
 
 def _read_number(text: str) -> float | None:

@@ -55,6 +55,7 @@ export const FLAGS = [
   "Plateaued",
   "At risk",
   "Low goodput",
+  "Accelerators idle",
   "Not reporting",
   "Not fresh",
 ] as const;
@@ -68,6 +69,7 @@ export const RAISED: Record<Flag, readonly [type: string, status: string]> = {
   Plateaued: ["Plateaued", "True"],
   "At risk": ["AtRisk", "True"],
   "Low goodput": ["LowGoodput", "True"],
+  "Accelerators idle": ["AcceleratorsIdle", "True"],
   "Not reporting": ["Reporting", "False"],
   "Not fresh": ["Fresh", "False"],
 };

@@ -36,7 +36,8 @@ const URGENCY: Record<Exclude<Flag, "Not fresh">, number> = {
   Plateaued: 6,
   "At risk": 7,
   "Low goodput": 8,
-  "Not reporting": 9,
+  "Accelerators idle": 9,
+  "Not reporting": 10,
 };
 
 /** 0 is the most urgent. Of the clock it depends on the day alone, so that rows keep their places. */

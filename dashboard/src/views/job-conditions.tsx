@@ -46,6 +46,7 @@ const WORDS: Record<string, Record<string, string>> = {
     False: "The job's rules advise to go on",
     Unknown: "Too early for advice to stop or go on",
   },
+  AcceleratorsIdle: { True: "No accelerator is used", False: "Accelerators are used" },
   Suspended: { True: "Suspended", False: "Not suspended" },
   Complete: { True: "Complete", False: "Not complete" },
   Failed: { True: "Failed", False: "Has not failed" },
@@ -58,6 +59,7 @@ const ALARMS: Partial<Record<Flag, "bad" | "warn">> = {
   Plateaued: "warn",
   "At risk": "warn",
   "Low goodput": "warn",
+  "Accelerators idle": "warn",
 };
 
 /** Reasons that say more than the status does. */
@@ -65,6 +67,7 @@ const BY_REASON: Record<string, string> = {
   "Stalled NotTraining": "The job does not train now",
   "AtRisk NotTraining": "The job does not train now",
   "LowGoodput NotTraining": "The job does not train now",
+  "AcceleratorsIdle NotTraining": "The job does not train now",
   "Fresh NoReport": "There are no numbers yet",
   "Fresh FinalReport": "The numbers are final",
   "Diverged FarAboveUsual": "A loss or gradient is far above what was usual",
