@@ -161,7 +161,7 @@ def _begin_run(
         from .heartbeat import Heartbeat
 
         beat = Heartbeat(run, path, rank or 0, is_alone=not rank and has_no_peers())
-        run.start_beat(beat, find_accelerators(run), after)
+        run.start_beat(beat, find_accelerators(run, path=path, rank=rank or 0), after)
     if places or (path is not None and rank):
         open_runs.runs.append(run)
 
