@@ -32,6 +32,7 @@ from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import PATH as TOKEN_REVIEWS, TokenReviewer
 from visibility_api.certificates.expiry import Expiry
 from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
+from visibility_api.job_metrics.otlp import Collector, OtlpPush
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
 from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
@@ -187,6 +188,7 @@ def assemble(
         if "logs" in settings.sources
         else None,
     )
+    job_metrics = _job_metrics(settings, store, role, table)
     app = create_app(
         Parts(
             authenticator=RequestAuthenticator(
@@ -234,7 +236,7 @@ def assemble(
             if role.others is not None
             else None,
             page=read_page(),
-            job_metrics=_job_metrics(settings, store, role, table) if settings.job_metrics else None,
+            job_metrics=JobMetrics(job_metrics) if settings.job_metrics else None,
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
             is_absent=lambda resource: is_absent(presence, resource, table.now),
@@ -276,6 +278,10 @@ def assemble(
         ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
+    if settings.otlp_endpoint:
+        otlp = Collector(settings.otlp_endpoint, settings.otlp_headers_file, settings.otlp_ca_file)
+        interval_s = settings.otlp_interval.total_seconds()
+        loops.append(("push of metrics", OtlpPush(job_metrics, otlp.post, interval_s=interval_s).run))
     if settings.kinds is not None:
         loops.append(("described kinds", partial(table.follow, kinds_changed)))
     if directory is not None:
@@ -346,20 +352,18 @@ def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[bool]]:
 
 def _job_metrics(
     settings: Settings, store: MemoryStore, role: Role[OwnersTerm], table: KindTable
-) -> JobMetrics:
+) -> JobMetricsSource:
     def pods(job: TrainingJob) -> Pods:
         job_pods = role.term.job_pods if role.term is not None else None
         return job_pods.of(job) if job_pods is not None else ()
 
-    return JobMetrics(
-        JobMetricsSource(
-            store=store,
-            most=settings.job_metrics,
-            metrics=frozenset(settings.job_metric_names),
-            kinds=lambda: {each.plural: each.kind.removesuffix("Progress") for each in table.now.resources},
-            is_owner=role.may_write,
-            pods=pods,
-        )
+    return JobMetricsSource(
+        store=store,
+        most=settings.job_metrics,
+        metrics=frozenset(settings.job_metric_names),
+        kinds=lambda: {each.plural: each.kind.removesuffix("Progress") for each in table.now.resources},
+        is_owner=role.may_write,
+        pods=pods,
     )
 
 

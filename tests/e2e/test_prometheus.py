@@ -1,7 +1,11 @@
-"""A real Prometheus scrapes two replicas through TLS, by our manifests; panels and rules are tried."""
+"""A real Prometheus scrapes two replicas through TLS, by our manifests; panels and rules are tried.
+
+A collector is pushed the same by OTLP.
+"""
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import json
 import shutil
@@ -27,15 +31,17 @@ from tests.e2e.workspace import Workspace
 
 COMPONENTS = ROOT / "deploy/components"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 JOB, PODS, GPUS = "bert", 2, 4
 TRAINING = LOADING.replace('{"step": step,', '{"step": step, "totalSteps": 10000, "metrics": {"loss": 0.5},')
 EMPTY = {"Pushes by outcome", "Objects that could not be read", "Written to the cluster"}
 
 
 @pytest.fixture
-def dcgm() -> Iterator[tuple[int, list[str]]]:
-    """Stands for dcgm-exporter: its port, and its lines."""
+def dcgm() -> Iterator[tuple[int, list[str], list[str]]]:
+    """Stands for dcgm-exporter and for a collector: the port, the lines of one, what the other was pushed."""
     lines: list[str] = []
+    pushed: list[str] = []
 
     class Answer(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -43,13 +49,19 @@ def dcgm() -> Iterator[tuple[int, list[str]]]:
             self.end_headers()
             self.wfile.write("".join(lines).encode())
 
+        def do_POST(self) -> None:
+            body = gzip.decompress(self.rfile.read(int(self.headers["Content-Length"])))
+            pushed.append(f"{self.path} {body.decode()}")
+            self.send_response(200)
+            self.end_headers()
+
         def log_message(self, *_: object) -> None:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield server.server_port, lines
+    yield server.server_port, lines, pushed
     server.shutdown()
     thread.join()
     server.server_close()
@@ -158,11 +170,13 @@ def test_prometheus_scrapes_the_owner_and_every_panel_and_rule_has_data(
     workspace: Workspace,
     token: str,
     tmp_path: Path,
-    dcgm: tuple[int, list[str]],
+    dcgm: tuple[int, list[str], list[str]],
 ) -> None:
     annotations = {"at-risk-after": "1h"}  # so that one of the panel's conditions is known at once
+    annotations["opentelemetry.io/traceparent"] = f"00-{TRACE}-00f067aa0ba902b7-01"
     workspace.start_job(JOB, TRAINING, nodes=PODS, accelerators=GPUS, annotations=annotations)
     components, flags = ["source-exec", "job-metrics"], ["--namespaces", workspace.name]
+    flags += [f"--otlp-endpoint=http://127.0.0.1:{dcgm[0]}", "--otlp-interval=10s"]
     replicas = Replicas(cluster, tmp_path / "r", components=components, flags=flags)
     try:
         running = [replicas.start(), replicas.start()]
@@ -177,6 +191,9 @@ def test_prometheus_scrapes_the_owner_and_every_panel_and_rule_has_data(
         prometheus.daemon.start()
         try:
             _look(prometheus, workspace, dcgm[1])
+            name = f'"kubeflow.job.name","value":{{"stringValue":"{JOB}"}}'
+            wait_until(lambda: any(name in each and TRACE in each for each in dcgm[2]), what="pushed by OTLP")
+            assert {each.split()[0] for each in dcgm[2]} == {"/v1/metrics"}
         finally:
             assert prometheus.daemon.stop() == 0
     finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -271,3 +273,25 @@ def make_certificate(directory: Path) -> tuple[bytes, bytes]:
         cwd=directory, check=True, capture_output=True,
     )  # fmt: skip
     return (directory / "tls.key").read_bytes(), (directory / "tls.crt").read_bytes()
+
+
+def test_opentelemetrys_descriptors_read_what_the_server_pushes() -> None:
+    """The body that tests/service/test_job_metrics_otlp.py compares. In OTLP's JSON ids are hexadecimal."""
+    service = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    from google.protobuf import json_format
+
+    text = (ROOT / "tests/vectors/otlp-metrics.json").read_text()
+    body = re.sub(
+        r'("(?:traceId|spanId)": ?")([0-9a-f]+)',
+        lambda found: found[1] + b64encode(bytes.fromhex(found[2])).decode(),
+        text,
+    )
+    request = json_format.Parse(body, service.ExportMetricsServiceRequest())
+    metrics = {each.name: each for each in request.resource_metrics[0].scope_metrics[0].metrics}
+    (point,) = metrics["trainjob_progress_ratio"].gauge.data_points
+    assert point.as_double == 0.42
+    assert {each.key: each.value.string_value for each in point.attributes}["kubeflow.job.name"] == "bert"
+    assert point.exemplars[0].trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+    (attempts,) = metrics["trainjob_attempts_total"].sum.data_points
+    assert metrics["trainjob_attempts_total"].sum.is_monotonic
+    assert attempts.start_time_unix_nano < attempts.time_unix_nano

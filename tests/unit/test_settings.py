@@ -141,6 +141,19 @@ def test_half_a_key_pair_is_refused(tmp_path: Path) -> None:
         read_settings(["--tls-cert-file", str(cert)])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--otlp-endpoint=http://collector:4318"], "give that as well"),
+        (["--job-metrics=9", "--otlp-endpoint=collector:4318"], "give a URL such as https://collector:4318"),
+        (["--job-metrics=9", "--otlp-endpoint=https://a:b@collector"], "without a user"),
+    ],
+)
+def test_a_push_of_metrics_needs_metrics_and_a_url_without_a_user(arguments: list[str], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        read_settings(arguments)
+
+
 def test_go_durations_are_understood() -> None:
     assert read_settings(["--probe-interval", "1m30s"]).probe_interval == timedelta(seconds=90)
 

@@ -230,6 +230,20 @@ def test_a_port_is_a_decimal_number_in_range_or_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", True),
+        ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x", False),
+        ("00-00000000000000000000000000000000-00f067aa0ba902b7-01", False),
+        ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", False),
+    ],
+)
+def test_a_trace_is_taken_from_its_annotation_if_it_is_one(text: str, is_valid: bool) -> None:
+    hints = read_annotations({"opentelemetry.io/traceparent": text}).hints
+    assert (hints.traceparent, hints.faults) == (text if is_valid else None, ())
+
+
+@pytest.mark.parametrize(
     ("key", "text", "threshold"),
     [
         ("stalled-after", "10m", Thresholds(stalled_after_s=600)),

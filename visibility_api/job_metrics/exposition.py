@@ -98,7 +98,7 @@ class JobMetrics:
             return kept
         before = kept.document if kept.lines else None
         if before is None or before.goodput != document.goodput:
-            kept.seconds = _grow(kept.seconds, document)
+            kept.seconds = grow(kept.seconds, document)
             kept.of_account = ()
         job = Shown(document, pods, kept.seconds, self._source.metrics)
         if before is None or kept.pods != pods or not _is_same(before, document):
@@ -124,7 +124,7 @@ def _begin(ref: JobRef, document: JobProgress, kind: str) -> _Kept:
     return _Kept(document=document, labels=labels, heads=[f"{each.name}{labels}}} " for each, _ in _ONE])
 
 
-def _grow(before: dict[int, float], document: JobProgress) -> dict[int, float]:
+def grow(before: dict[int, float], document: JobProgress) -> dict[int, float]:
     """What is not settled yet may count as another activity later, but a counter must not shrink."""
     try:
         sums = read_sums(document.goodput)

@@ -205,6 +205,7 @@ class ProbeHints(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: str | None = None
     interval_s: float | None = None
     thresholds: Thresholds = Thresholds()
+    traceparent: str | None = None  # of the trace that made the job, as W3C has it
     faults: tuple[str, ...] = ()  # annotations that were refused, in our own words
 
 

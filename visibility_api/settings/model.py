@@ -29,6 +29,7 @@ from .values import (
     Metavar,
     Switch,
     Words,
+    collector_url,
     duration,
     each,
     header_name,
@@ -208,6 +209,19 @@ class Settings(BaseSettings):
         description=f"metrics that runs report, to be shown at /metrics/jobs, at most {MAX_METRICS}."
         " May be repeated",
     )
+    otlp_endpoint: Annotated[str, AfterValidator(collector_url), Metavar("URL")] = Field(
+        default="",
+        description="push the metrics of --job-metrics to this OpenTelemetry collector, by OTLP over HTTP."
+        " Without it nothing is pushed",
+    )
+    otlp_headers_file: File = Field(
+        default=None,
+        description="headers of these pushes, such as `Authorization: Bearer …`, one a line",
+    )
+    otlp_ca_file: File = Field(default=None, description="CA of --otlp-endpoint. Without it the system's")
+    otlp_interval: Annotated[timedelta, duration(10, 3600), Metavar("DURATION")] = Field(
+        default=timedelta(seconds=60), description="time between two pushes to --otlp-endpoint"
+    )
     lease_namespace: Annotated[str, AfterValidator(namespace), Metavar("NAMESPACE")] = Field(
         default="trainjob-visibility",
         description="namespace of this server: of the Lease of --peers, and of --certificate-secret",
@@ -241,6 +255,13 @@ class Settings(BaseSettings):
                 " --trusted-proxy-user-header: give all three or none"
             )
         return header
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _with_metrics(cls, url: str, info: ValidationInfo) -> str:
+        if url and not info.data.get("job_metrics", 1):
+            raise Conflict("--otlp-endpoint pushes the metrics of --job-metrics: give that as well")
+        return url
 
     @field_validator("probe_timeout")
     @classmethod

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
@@ -105,6 +106,15 @@ def metric_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def is_metric(name: str) -> bool:
     return _METRIC.fullmatch(name) is not None
+
+
+def collector_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (
+        parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query
+    ):
+        raise ValueError("give a URL such as https://collector:4318, without a user; see --otlp-headers-file")
+    return value
 
 
 def is_namespace(name: str) -> bool:

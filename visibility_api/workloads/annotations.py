@@ -39,6 +39,8 @@ MIN_FOREIGN_INTERVAL_S, MAX_FOREIGN_INTERVAL_S = 5.0, 300.0  # Open Data Hub cla
 # Never read: credentials, and files that never end or whose reading has side effects.
 FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev", "/run/secrets", "/var/run/secrets")
 
+TRACEPARENT = "opentelemetry.io/traceparent"  # as Tekton, and kubeflow/sdk#447
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 _CONTAINER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -90,12 +92,25 @@ def read_annotations(annotations: Mapping[str, str] | None) -> JobAnnotations:
         refuse(key.removeprefix(PREFIX), f"the known ones are {', '.join(KEYS)}")
 
     return JobAnnotations(
-        hints=ProbeHints(source=source, interval_s=interval_s, thresholds=limits, faults=tuple(faults)),
+        hints=ProbeHints(
+            source=source,
+            interval_s=interval_s,
+            thresholds=limits,
+            traceparent=_read_traceparent(given),
+            faults=tuple(faults),
+        ),
         path=path,
         container=container,
         port=port,
         port_from=port_from,
     )
+
+
+def _read_traceparent(given: Mapping[str, str]) -> str | None:
+    """As W3C's Trace Context has it; anything else is nobody's fault here."""
+    text = given.get(TRACEPARENT)
+    is_valid = text is not None and _TRACEPARENT.fullmatch(text) is not None
+    return text if is_valid else None
 
 
 _Refuse = Callable[[str, str, str], None]  # key, what is accepted, prefix of the key

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from visibility_api.jobs.job import Replica as ReplicaCounts
 
-from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX
+from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX, TRACEPARENT
 
 # Prefixes of the names that are kept.
 ANNOTATIONS = (
@@ -24,6 +24,7 @@ ANNOTATIONS = (
     OPT_IN,
     OPEN_DATA_HUB + "metrics-",  # not its trainerStatus, a document that is rewritten at every poll
     MONITORING,
+    TRACEPARENT,
     "kubectl.kubernetes.io/default-container",
 )
 RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"

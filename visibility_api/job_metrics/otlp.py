@@ -1,0 +1,191 @@
+"""The same metrics pushed by OTLP over HTTP, in JSON, by the replica that owns the jobs.
+
+OTLP's form is opentelemetry-proto's metrics.proto as JSON. It is written here, and not by OpenTelemetry's
+SDK (decision 77). Attributes are named as the Kubeflow SDK names them (kubeflow/sdk#382).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import structlog
+
+from visibility_api import __version__
+from visibility_api.errors.text import describe_fault
+from visibility_api.jobs.job import JobRef
+from visibility_api.store import Entry
+
+from .exposition import JobMetricsSource, choose, grow
+from .families import FAMILIES, Family, Shown
+
+log = structlog.get_logger("visibility.otlp")
+
+BATCH_JOBS = 64  # of one request: a megabyte, compressed to a twentieth
+TIMEOUT_S = 10.0
+MAX_HEADERS_BYTES = 16 * 1024
+AT_ONCE = 16  # jobs that are encoded before others have their turn
+PATH = "/v1/metrics"  # OTLP's own
+CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
+
+_LABEL = re.compile(r',(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
+
+Post = Callable[[bytes], Awaitable[None]]  # raises what goes wrong
+
+
+class RefusedPush(Exception):
+    """The collector's answer is no success."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the collector answered {status}")
+        self.status = status
+
+
+class Collector:
+    """Where requests are sent. Its files are read for each: they may be renewed."""
+
+    def __init__(self, url: str, headers_file: Path | None, ca_file: Path | None) -> None:
+        self._url = url if url.rstrip("/").endswith(PATH) else url.rstrip("/") + PATH
+        self._headers_file, self._ca_file = headers_file, ca_file
+
+    async def post(self, body: bytes) -> None:
+        """Raises RefusedPush, OSError, aiohttp.ClientError, ValueError or TimeoutError."""
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        if self._headers_file is not None:
+            text = self._headers_file.read_bytes()[:MAX_HEADERS_BYTES].decode("ascii")
+            headers |= dict(line.split(": ", 1) for line in text.splitlines() if line.strip())
+        context = ssl.create_default_context(cafile=self._ca_file) if self._ca_file is not None else True
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with (
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
+            session.post(
+                self._url, data=body, headers=headers, ssl=context, allow_redirects=False
+            ) as response,
+        ):
+            if not 200 <= response.status < 300:
+                raise RefusedPush(response.status)
+
+
+class OtlpPush:
+    """Of one replica. `post` sends one request."""
+
+    def __init__(
+        self,
+        source: JobMetricsSource,
+        post: Post,
+        *,
+        interval_s: float,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._source = source
+        self._post = post
+        self._interval_s = interval_s
+        self._now_ns = now_ns
+        self._has_failed = False
+        self._seconds: dict[JobRef, dict[int, float]] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled. What cannot be sent is left out: the next values come soon."""
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self.push()
+                self._has_failed = False
+            except Exception as error:  # the collector's, or the network's
+                if not self._has_failed:
+                    status = error.status if isinstance(error, RefusedPush) else None
+                    log.warning("metrics not pushed", status=status, **describe_fault(error))
+                self._has_failed = True
+
+    async def push(self) -> None:
+        """All jobs once, if this replica owns them."""
+        source = self._source
+        if not source.is_owner():
+            self._seconds.clear()
+            return
+        kinds = source.kinds()
+        chosen, _ = choose(source.store.list(frozenset(kinds)).entries, source.most)
+        seconds, self._seconds = self._seconds, {}
+        for start in range(0, len(chosen), BATCH_JOBS):
+            points: dict[str, list[Any]] = {}
+            for place, entry in enumerate(chosen[start : start + BATCH_JOBS], start=1):
+                ref = entry.document.job.ref
+                self._seconds[ref] = grow(seconds.get(ref, {}), entry.document)
+                self._add(points, entry, kinds[ref.resource])
+                if place % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await self._post(await asyncio.to_thread(encode, points))
+
+    def _add(self, points: dict[str, list[Any]], entry: Entry, kind: str) -> None:
+        document = entry.document
+        job, pods = document.job, self._source.pods(document.job)
+        shown = Shown(document, pods, self._seconds[job.ref], self._source.metrics)
+        begun_at = job.created_at or document.started_at
+        common = {
+            "k8s.namespace.name": job.ref.namespace,
+            "kubeflow.job.kind": kind,
+            "kubeflow.job.name": job.ref.name,
+            "kubeflow.job.status": str(document.phase),
+        }
+        now_ns = str(self._now_ns())
+        for family in FAMILIES:
+            for labels, value in _samples(family, shown):
+                point: dict[str, Any] = {
+                    "attributes": _attributes({**common, **labels}),
+                    "timeUnixNano": now_ns,
+                    "asDouble": float(value),
+                }
+                if family.type == "counter" and begun_at is not None:
+                    point["startTimeUnixNano"] = str(int(begun_at.timestamp()) * 10**9)
+                if (trace := job.hints.traceparent) is not None:
+                    _, trace_id, span_id, _ = trace.split("-")
+                    exemplar = {"timeUnixNano": now_ns, "asDouble": float(value)}
+                    point["exemplars"] = [{**exemplar, "traceId": trace_id, "spanId": span_id}]
+                points.setdefault(family.name, []).append(point)
+
+
+def encode(points: Mapping[str, Sequence[Any]]) -> bytes:
+    """An ExportMetricsServiceRequest, compressed. On a thread: nothing else has its `points`."""
+    metrics = []
+    for family in FAMILIES:
+        data: dict[str, Any] = {"dataPoints": points.get(family.name, [])}
+        if data["dataPoints"]:
+            kind = "gauge"
+            if family.type == "counter":
+                kind, data = "sum", {**data, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}
+            metrics.append({"name": family.name, "description": family.help, kind: data})
+    resource = {
+        "attributes": _attributes({"service.name": "trainjob-visibility", "service.version": __version__})
+    }
+    scope = {"name": "visibility_api.job_metrics", "version": __version__}
+    request = {
+        "resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}]
+    }
+    return gzip.compress(msgspec.json.encode(request), 1)
+
+
+def _samples(family: Family, job: Shown) -> Iterator[tuple[dict[str, str], float]]:
+    if family.value is not None:
+        value = family.value(job.document)
+        if value is not None:
+            yield {}, value
+        return
+    for text, value in family.samples(job):
+        yield {name: _ESCAPED.sub(_unescape, quoted) for name, quoted in _LABEL.findall(text)}, value
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]
+
+
+def _attributes(given: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"key": name, "value": {"stringValue": value}} for name, value in given.items()]
