@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.causes.programs import PROGRAMS, RECORDED
+from tests.causes.unknown_programs import EXAMPLES, PROGRAMS as UNKNOWN_PROGRAMS, UNKNOWN
 from visibility_api.causes.patterns import PATTERNS
 from visibility_api.causes.reading import PROGRAM_ERROR, Cause, find_cause
 
@@ -168,6 +169,17 @@ def test_of_ranks_that_are_marked_the_first_to_fail_counts() -> None:
 )  # fmt: skip
 def test_an_unknown_cause_stays_unknown(lines: list[str]) -> None:
     assert find_cause(lines) is None
+
+
+@pytest.mark.parametrize("log", sorted(UNKNOWN.glob("*.txt")), ids=lambda path: path.stem)
+def test_what_healthy_and_silent_programs_printed_names_no_cause(log: Path) -> None:
+    assert find_cause(log.read_text().splitlines()) is None
+
+
+def test_each_program_without_a_cause_is_recorded() -> None:
+    names = {*UNKNOWN_PROGRAMS, *(f"example-{each}" for each in EXAMPLES)}
+    assert {path.stem for path in UNKNOWN.glob("*.txt")} == names
+    assert len(names) >= 50
 
 
 def test_nothing_of_the_output_is_repeated_but_numbers_and_names_of_code() -> None:
