@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from visibility_api.kinds import ALL_RESOURCES
-from visibility_api.models.served import GROUP, VERSION, Resource
+from visibility_api.models.served import GROUP, JOB_RECORDS, VERSION, Resource
 from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument
@@ -87,6 +87,6 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    for _name, _body in published(ALL_RESOURCES).items():
+    for _name, _body in published((*ALL_RESOURCES, JOB_RECORDS)).items():
         (FOLDER / _name).write_bytes(_body)
     CLIENT.write_bytes(client_models())

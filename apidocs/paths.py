@@ -17,6 +17,7 @@ from visibility_api.app.routers import diagnose, history, log_tail
 from visibility_api.models.served import (
     GROUP,
     GROUP_VERSION,
+    JOB_RECORDS,
     TRAINING_JOBS,
     VERSION,
     Resource,
@@ -124,6 +125,15 @@ _SUMS = (
         enum=["whole", "day", "hour"],
     ),
 )
+_ENDED = (
+    query_parameter(
+        "since", "string", "Only jobs that ended since: an RFC 3339 time, or a duration such as 720h."
+    ),
+    query_parameter(
+        "until", "string", "Only jobs that ended until: an RFC 3339 time, or a duration such as 24h."
+    ),
+)
+_OF_RECORDS = ("continue", "fieldSelector", "labelSelector", "limit")
 _REPLICAS = (
     query_parameter(
         "replicas",
@@ -190,7 +200,18 @@ _OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
 def parameters() -> dict[str, Any]:
     """All of them, by what refers to them."""
     of_operations = [each for router, _ in _OPERATIONS.values() for each in _parameters(router)]
-    found = (*_LISTING, *_SUMS, _PRETTY, _TIMEOUT, _DRY_RUN, _NAMESPACE, _NAME, *_REPLICAS, *of_operations)
+    found = (
+        *_LISTING,
+        *_SUMS,
+        _PRETTY,
+        _TIMEOUT,
+        _DRY_RUN,
+        _NAMESPACE,
+        _NAME,
+        *_REPLICAS,
+        *_ENDED,
+        *of_operations,
+    )
     return {_key(each): each for each in sorted(found, key=_key)}
 
 
@@ -214,8 +235,10 @@ def _refer(*parameters: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _key(parameter: dict[str, Any]) -> str:
-    """Its name; those of lists are others than those of replicas."""
+    """Its name; those of lists differ from those of replicas, those of records from those of histories."""
     name: str = parameter["name"]
+    if parameter in _ENDED:
+        return f"records-{name}"
     return f"replicas-{name}" if parameter in _REPLICAS[1:] else name
 
 
@@ -250,6 +273,8 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
             "parameters": _refer(_NAME, *path_parameters, _PRETTY, _TIMEOUT),
         },
     }
+    if "delete" in resource.unlisted_verbs:
+        made[one]["delete"] = _delete(resource)
     if resource.namespaced:
         made[f"{scope}/{resource.plural}"]["parameters"][:0] = _refer(_NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
@@ -264,7 +289,7 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
             del operation["responses"]["304"]
             operation["responses"]["200"]["content"] |= media_types
             parameters += _refer(*_parameters(router))
-        else:
+        elif resource is not JOB_RECORDS:
             parameters += _refer(*_REPLICAS)
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
         if "create" in subresource.verbs:
@@ -280,8 +305,12 @@ def _list_item(resource: Resource, prefix: str, suffix: str) -> dict[str, Any]:
     )
     operation["x-kubernetes-action"] = "list"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(resource.kind)  # not the list's
-    sums = _SUMS if resource is TRAINING_JOBS else ()
-    return {"get": operation, "parameters": _refer(*_LISTING, *sums, _PRETTY, _TIMEOUT)}
+    if resource is JOB_RECORDS:
+        operation["description"] = "list objects of kind JobRecord"
+        given = (*[each for each in _LISTING if each["name"] in _OF_RECORDS], *_ENDED)
+    else:
+        given = (*_LISTING, *(_SUMS if resource is TRAINING_JOBS else ()))
+    return {"get": operation, "parameters": _refer(*given, _PRETTY, _TIMEOUT)}
 
 
 def _get(resource: Resource, subresource: Subresource | None) -> dict[str, Any]:
@@ -321,6 +350,18 @@ def _create(resource: Resource, subresource: Subresource) -> dict[str, Any]:
     operation["parameters"] = _refer(_DRY_RUN)
     operation["x-kubernetes-action"] = "post"
     operation["x-kubernetes-group-version-kind"] = group_version_kind(subresource.kind)
+    return operation
+
+
+def _delete(resource: Resource) -> dict[str, Any]:
+    operation = _operation(
+        f"delete{_GROUP_TITLE}{_VERSION_TITLE}Namespaced{resource.kind}",
+        f"delete the specified {resource.kind}",
+        META + "Status",
+    )
+    operation["parameters"] = _refer(_DRY_RUN)
+    operation["x-kubernetes-action"] = "delete"
+    operation["x-kubernetes-group-version-kind"] = group_version_kind(resource.kind)
     return operation
 
 

@@ -17,12 +17,14 @@ CHART = ROOT / "deploy/chart"
 NAMESPACE = "trainjob-visibility"
 _KINDS = list(yaml.safe_load_all((ROOT / "deploy/components/kinds/kinds.yaml").read_text()))
 _ONLY_STATUS = {"sources": {"exec": "off", "push": False}}
+_ARCHIVE = {"archive": {"location": "s3://training-archive/jobs"}}
 _MORE = {
     "sources": {"exec": "everywhere", "http": True, "logs": True, "push": True},
     "kinds": _KINDS,
     "writeBack": True,
     "events": True,
     "nodeFaults": True,
+    **_ARCHIVE,
     "trustedProxy": {"enabled": True},
     "networkPolicy": {"enabled": True},
     "serviceMonitor": True,
@@ -43,20 +45,12 @@ FLAVOURS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]] = {
     "kinds": (("kinds",), {**_ONLY_STATUS, "kinds": _KINDS}),
     "node-faults": (("node-faults",), {**_ONLY_STATUS, "nodeFaults": True}),
     "writing": (("write-back", "events"), {**_ONLY_STATUS, "writeBack": True, "events": True}),
+    "archive": (("archive",), {**_ONLY_STATUS, **_ARCHIVE}),
     "trusted-proxy": (("trusted-proxy",), {**_ONLY_STATUS, "trustedProxy": {"enabled": True}}),
     "everything": (
         (
-            *(
-                "source-exec",
-                "source-http",
-                "source-logs",
-                "source-push",
-                "kinds",
-                "write-back",
-                "events",
-                "node-faults",
-            ),
-            *("trusted-proxy", "network-policy", "service-monitor", "alerts"),
+            *("source-exec", "source-http", "source-logs", "source-push", "kinds", "write-back", "archive"),
+            *("events", "node-faults", "trusted-proxy", "network-policy", "service-monitor", "alerts"),
             *("job-metrics", "job-monitoring", "grafana"),
         ),
         _MORE,

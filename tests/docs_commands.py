@@ -25,6 +25,7 @@ ELSEWHERE = {
         "make ": ".ci/run",
     },
     "reporter/README.md": {"pip install ./reporter": "tests/service/test_packages.py"},
+    "docs/archive.md": {"": "tests/e2e/test_job_records.py"},
     "docs/diagnose.md": {"/diagnose": "tests/e2e/test_diagnosis.py"},
     "docs/instrument.md": {"pip install ./reporter": "tests/service/test_packages.py"},
     "docs/architecture.md": {"python -": "docs/architecture.md"},  # its table has what they printed

@@ -24,6 +24,10 @@ from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
 from visibility_api.app.served_resources import ServedResources
+from visibility_api.archive.bucket import Bucket
+from visibility_api.archive.keeper import Retention
+from visibility_api.archive.namespaces import Namespaces
+from visibility_api.archive.shelf import Shelf
 from visibility_api.auth.access_review import PATH as ACCESS_REVIEWS, AccessReviewer
 from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.request_header_config import RequestHeaderConfig
@@ -39,7 +43,8 @@ from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease
-from visibility_api.ownership import OwnersTerm, Surroundings, build_term
+from visibility_api.kubeapi.job_records import JobRecords
+from visibility_api.ownership import Archive, OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower
@@ -118,6 +123,7 @@ def assemble(
     table = KindTable(settings.kinds)
     table.load()
     presence = Presence(clients.cluster, table.now.asked, table.now.needed)
+    archive = _archive(settings, clients.cluster) if settings.archive else None
     given = Surroundings(
         settings=settings,
         cluster=clients.cluster,
@@ -128,6 +134,7 @@ def assemble(
         token_reviews=token_reviews,
         review_admission=review_admission,
         instance=identity,
+        archive=archive,
     )
     derive = lru_cache(maxsize=4)(derive_replica_key)
 
@@ -173,7 +180,10 @@ def assemble(
     diagnosis_requests = DiagnosisRequests(
         role, lambda: role.term.diagnoser if role.term is not None else None, peers
     )
-    resources = ServedResources(store, request_metrics, shares, authorizer, replica_reads.read, now=_now)
+    records = JobRecords(Shelf(archive.bucket, archive.namespaces), now=_now) if archive is not None else None
+    resources = ServedResources(
+        store, request_metrics, shares, authorizer, replica_reads.read, now=_now, records=records
+    )
     resources.serve(table.now)
     draining = asyncio.Event()
 
@@ -203,8 +213,8 @@ def assemble(
                 is_on="exec" in settings.sources,
             ),
             handlers=resources.handlers,
-            resources=table.now.all_resources,
-            served=lambda: served(presence, table.now),
+            resources=(*table.now.all_resources, *resources.archived),
+            served=lambda: (*served(presence, table.now), *resources.archived),
             registry=registry,
             metrics=request_metrics,
             checks=[
@@ -228,6 +238,7 @@ def assemble(
                     is_readiness_only=True,
                 ),
                 *([directory.check] if directory else []),
+                *([_archive_check(role)] if archive is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
             log_streams=LogRequests(
@@ -262,11 +273,13 @@ def assemble(
         presence.ask_for(table.now.asked, table.now.needed)
         await presence.ask()
         resources.serve(table.now)
-        app.serve(table.now.all_resources, resources.handlers)
+        app.serve((*table.now.all_resources, *resources.archived), resources.handlers)
         role.renew()
 
     async def end() -> None:
         await role.end()
+        if archive is not None:
+            archive.bucket.close()
         if peers is not None:
             await peers.close()
 
@@ -292,6 +305,30 @@ def assemble(
             await directory.load()
 
     return Assembly(app=app, loops=loops, load=load, leave=role.leave, drain=drain, end=end)
+
+
+def _archive(settings: Settings, cluster: KubeClient) -> Archive:
+    """Raises Unusable."""
+    return Archive(
+        bucket=Bucket(settings.archive),
+        namespaces=Namespaces(cluster),
+        retention=Retention(
+            age=settings.archive_max_age,
+            bytes_of_namespace=settings.archive_namespace_max_mib * 1024 * 1024,
+        ),
+    )
+
+
+def _archive_check(role: Role[OwnersTerm]) -> Check:
+    """Never fails: jobs are served without it."""
+
+    def note() -> str | None:
+        keeper = role.term.keeper if role.term is not None else None
+        if keeper is None or keeper.fault is None:
+            return None
+        return f"{len(keeper)} jobs wait for the archive: {keeper.fault}"
+
+    return Check(name="archive", run=lambda: None, note=note, is_readiness_only=True)
 
 
 class _DataDirectory:

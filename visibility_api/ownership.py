@@ -15,11 +15,15 @@ from typing import Any
 
 import structlog
 
+from visibility_api.archive.bucket import Bucket
+from visibility_api.archive.keeper import Encoded, Keeper, Retention
+from visibility_api.archive.namespaces import Namespaces
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import TokenReviewer
 from visibility_api.errors.text import describe_fault
 from visibility_api.events.announcer import Announcer
+from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
@@ -27,6 +31,7 @@ from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
+from visibility_api.kubeapi.job_records import encode_record
 from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
@@ -70,6 +75,15 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """Where what outlives a job is kept."""
+
+    bucket: Bucket
+    namespaces: Namespaces
+    retention: Retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a term is given: it lives no longer than the process."""
 
@@ -82,6 +96,7 @@ class Surroundings:
     token_reviews: ReviewClient
     review_admission: ReviewAdmission  # kube-apiserver is asked by pushes and by the API alike
     instance: str  # names this process in Events
+    archive: Archive | None
 
 
 class OwnersTerm:
@@ -104,9 +119,11 @@ class OwnersTerm:
         published: Callable[[JobProgress], None],
         loops: Sequence[tuple[str, Loop]],
         waiting_write_backs: Callable[[], int],
+        keeper: Keeper | None,
     ) -> None:
         self.owner = tracker
         self.waiting_write_backs = waiting_write_backs
+        self.keeper = keeper
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
         self._kinds = kinds
         self.replicas, self.diagnoser, self.job_pods = replicas, diagnoser, job_pods
@@ -210,11 +227,16 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         else None
     )
 
+    kinds = given.kinds()
+    keeper = _keeper(given.archive, jobs, kinds, metrics, may_write) if given.archive is not None else None
+
     def published(document: JobProgress) -> None:
         if write_back is not None:
             write_back.changed(document)
         if announcer is not None:
             announcer.changed(document)
+        if keeper is not None:
+            keeper.changed(document)
         diagnoser.changed(document)
 
     def publish(document: JobProgress) -> None:
@@ -273,13 +295,14 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         diagnoser.job_gone(ref)
         if job_pods is not None:
             job_pods.job_gone(ref)
+        if keeper is not None:
+            keeper.gone(ref)
         tracker.job_gone(ref)
         if write_back is not None:
             write_back.gone(ref)
         if announcer is not None:
             announcer.gone(ref)
 
-    kinds = given.kinds()
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
@@ -358,6 +381,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         loops.append(("events", announcer.run))
     if job_pods is not None:
         loops.append(("pods of jobs", job_pods.run))
+    if keeper is not None:
+        loops.append(("archive", keeper.run))
     return OwnersTerm(
         kinds=kinds,
         jobs=jobs,
@@ -373,6 +398,28 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         published=published,
         loops=loops,
         waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,
+        keeper=keeper,
+    )
+
+
+def _keeper(
+    archive: Archive, jobs: JobLog, kinds: Kinds, metrics: Metrics, may_write: Callable[[], bool]
+) -> Keeper:
+    names = {each.plural: each.kind.removesuffix("Progress") for each in kinds.resources}
+
+    def encode(document: JobProgress, history: JobHistory | None, is_deleted: bool) -> Encoded:
+        resource = document.job.ref.resource
+        return encode_record(document, history, is_deleted, names.get(resource, resource))
+
+    return Keeper(
+        archive.bucket,
+        archive.namespaces,
+        archive.retention,
+        encode=encode,
+        find=partial(_find_document, jobs),
+        history=jobs.history,
+        may_write=may_write,
+        count=metrics.count_archived,
     )
 
 

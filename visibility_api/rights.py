@@ -77,6 +77,7 @@ _SWITCHED_ON = {
         Right("get", "/api/v1", "nodes", "components/node-faults"),
         Right("list", "/api/v1", "events", "components/node-faults", "default"),
     ],
+    "--archive": [Right("get", "/api/v1", "namespaces", "components/archive")],
     "--write-back=true": [
         Right(
             "patch",
@@ -108,7 +109,7 @@ def needed(arguments: Sequence[str], namespace: str) -> Iterator[Right]:
             yield Right("patch", "/api/v1", "secrets", "base", namespace, each.partition("=")[2])
             name = "v1alpha1.visibility.trainer.kubeflow.org"
             yield Right("patch", "/apis/apiregistration.k8s.io/v1", "apiservices", "base", "", name)
-        yield from _SWITCHED_ON.get(each, ())
+        yield from _SWITCHED_ON.get("--archive" if each.startswith("--archive=") else each, ())
 
 
 def needed_by(settings: Settings) -> list[Right]:
@@ -117,6 +118,7 @@ def needed_by(settings: Settings) -> list[Right]:
         *(f"--peers={peer}" for peer in settings.peers),
         *(f"--sources={source}" for source in settings.sources),
         *([f"--certificate-secret={settings.certificate_secret}"] if settings.certificate_secret else []),
+        *([f"--archive={settings.archive}"] if settings.archive else []),
         *(["--events=true"] if settings.events else []),
         *(["--node-faults=true"] if settings.node_faults else []),
         *(["--write-back=true"] if settings.write_back else []),

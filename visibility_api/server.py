@@ -24,6 +24,7 @@ import structlog
 import uvloop
 
 from visibility_api import __version__
+from visibility_api.archive.bucket import Unusable
 from visibility_api.assembly import Assembly, Clients, Loop, assemble
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
@@ -88,15 +89,18 @@ async def _serve(settings: Settings) -> None:
             listener = stack.enter_context(_listen(settings))
         except (AuthError, ClusterError, OSError) as error:
             raise StartFailed(str(error)) from error
-        assembly = assemble(
-            settings,
-            clients,
-            trust,
-            stopping,
-            certificates=lambda: tls.pairs,
-            expiry=expiry,
-            certificate_fault=lambda: certificate.fault,
-        )
+        try:
+            assembly = assemble(
+                settings,
+                clients,
+                trust,
+                stopping,
+                certificates=lambda: tls.pairs,
+                expiry=expiry,
+                certificate_fault=lambda: certificate.fault,
+            )
+        except Unusable as error:
+            raise StartFailed(str(error)) from error
         await assembly.load()
         followed: list[Loop] = [
             partial(certificate.follow, tls),

@@ -132,6 +132,12 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self._archived = Counter(
+            "visibility_archived_jobs_total",
+            "Jobs for the archive, by outcome.",
+            ["outcome"],
+            registry=registry,
+        )
         self.state_bytes = Gauge(
             "visibility_data_dir_bytes", "Size of the state in the data directory.", registry=registry
         )
@@ -206,6 +212,10 @@ class Metrics:
     def count_state_writes(self, outcome: str, jobs: int) -> None:
         """Count states of jobs; `outcome` is the StateWriter's."""
         self._state_writes.labels(outcome).inc(jobs)
+
+    def count_archived(self, outcome: str, jobs: int) -> None:
+        """Jobs that were archived, or not."""
+        self._archived.labels(outcome).inc(jobs)
 
     def count_unread(self, collection: str, reason: str) -> None:
         """Count an object that was not read; `reason` is the ObjectReader's."""

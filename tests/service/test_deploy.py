@@ -241,6 +241,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         [("slurm.example.com", "slurmjobs", ("list", "watch"))],
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
+    "archive": (["--archive=s3://training-archive/jobs"], [("", "namespaces", ("get",))]),
     "alerts": ([], []),
     "grafana": ([], []),
     "job-metrics": (["--job-metrics=5000"], []),  # its role is for Prometheus

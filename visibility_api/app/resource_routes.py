@@ -32,10 +32,11 @@ class ResourceRoutes:
     def __init__(self, *, resources: Sequence[Resource], handlers: Mapping[RouteKey, Handler]) -> None:
         """Raises ValueError when a verb of `resources` has no handler, or a handler no resource."""
         self._namespaced = {resource.plural: resource.namespaced for resource in resources}
+        self._archived = frozenset(resource.plural for resource in resources if resource.is_archived)
         self._handlers = dict(handlers)
         below = [(r.plural, s) for r in resources for s in r.subresources]
         self._operations = {(plural, s.name) for plural, s in below if s.is_operation}
-        expected = {(r.plural, "", verb) for r in resources for verb in r.verbs} | {
+        expected = {(r.plural, "", verb) for r in resources for verb in (*r.verbs, *r.unlisted_verbs)} | {
             (plural, s.name, verb) for plural, s in below if not s.is_operation for verb in s.verbs
         }
         if expected != set(handlers):
@@ -62,7 +63,7 @@ class ResourceRoutes:
             labels = method_labels(method, attributes.resource, attributes.subresource)
             return Route(handler=None, labels=labels, needs_documents=True)
         handler = self._handlers.get((attributes.resource, attributes.subresource, attributes.verb))
-        if handler is None or method != "GET":  # HEAD is authorised as get, and refused
+        if handler is None or method not in ("GET", "DELETE"):  # HEAD is authorised as get, and refused
             return Route(
                 handler=_refuse_method,
                 labels=method_labels(method, attributes.resource, attributes.subresource),
@@ -70,7 +71,7 @@ class ResourceRoutes:
         return Route(
             handler=handler,
             labels=(attributes.verb.upper(), attributes.resource, attributes.subresource),
-            needs_documents=True,
+            needs_documents=attributes.resource not in self._archived,
         )
 
 

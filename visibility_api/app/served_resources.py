@@ -10,12 +10,13 @@ from functools import partial
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kinds import Kinds, is_absent
 from visibility_api.kubeapi.collection import Collection
+from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.kubeapi.lists import Lists
 from visibility_api.kubeapi.message import Authorizer, Handler
 from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
-from visibility_api.models.served import TRAINING_JOBS, Resource
+from visibility_api.models.served import JOB_RECORDS, TRAINING_JOBS, Resource
 from visibility_api.store import Store
 from visibility_api.workloads.presence import Presence
 
@@ -37,13 +38,21 @@ class ServedResources:
         read_replicas: Read,
         *,
         now: Callable[[], datetime],
+        records: JobRecords | None = None,
     ) -> None:
+        """`records`: of the archive; None: there is none."""
         self._now = now
         self.handlers: dict[RouteKey, Handler] = {}
         self._store, self._metrics, self._authorizer = store, metrics, authorizer
         self._read_replicas = read_replicas
         self._lists = Lists(store, shares=shares)
         self._watches: dict[Resource, Watches] = {}
+        self.archived = (JOB_RECORDS,) if records is not None else ()
+        if records is not None:
+            self.handlers[JOB_RECORDS.plural, "", "get"] = records.get
+            self.handlers[JOB_RECORDS.plural, "", "list"] = records.list
+            self.handlers[JOB_RECORDS.plural, "", "delete"] = records.delete
+            self.handlers[JOB_RECORDS.plural, "history", "get"] = records.history
 
     def serve(self, kinds: Kinds) -> None:
         """Serve exactly these kinds. Watches of others end, and those of all kinds, which begin anew."""

@@ -34,6 +34,9 @@ class Resource:
     namespaced: bool = True
     verbs: tuple[str, ...] = ("get", "list", "watch")  # as served: controllers act on them
     subresources: tuple[Subresource, ...] = ()
+    # Not in discovery: with `delete` there, each deletion of a namespace would delete the archive's records.
+    unlisted_verbs: tuple[str, ...] = ()
+    is_archived: bool = False  # read from the archive, whatever is known of the jobs that exist
     columns: tuple[str, ...] = ()  # of its Tables, beside those that all have
     categories: tuple[str, ...] = ()  # `kubectl get training` lists all resources of this category
 
@@ -53,6 +56,17 @@ class Resource:
 
 # The jobs of all kinds. In no category: `kubectl get training` would list each job twice.
 TRAINING_JOBS = Resource(plural="trainingjobs", kind="TrainingJob", short_names=("tjs",))
+
+# Jobs that have ended, where there is an archive.
+JOB_RECORDS = Resource(
+    plural="jobrecords",
+    kind="JobRecord",
+    short_names=("jrec",),
+    verbs=("get", "list"),
+    unlisted_verbs=("delete",),
+    is_archived=True,
+    subresources=(Subresource(name="history", kind="JobRecordHistory"),),
+)
 
 
 def progress_of(workload: str, plural: str, short_name: str, columns: tuple[str, ...] = ()) -> Resource:

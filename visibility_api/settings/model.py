@@ -29,6 +29,7 @@ from .values import (
     Metavar,
     Switch,
     Words,
+    archive_location,
     collector_url,
     duration,
     each,
@@ -181,6 +182,19 @@ class Settings(BaseSettings):
     data_dir_max_age: Annotated[timedelta, duration(3600, 87600 * 3600), Metavar("DURATION")] = Field(
         default=timedelta(days=90),
         description="the state of a job that has not changed for so long is removed from --data-dir",
+    )
+    archive: Annotated[str, AfterValidator(archive_location), Metavar("LOCATION")] = Field(
+        default="",
+        description="directory, or URL of s3, gs or az, that keeps what was known of each job when it"
+        " ended or was deleted. It is served as jobrecords (docs/archive.md). All replicas need the same one",
+    )
+    archive_max_age: Annotated[timedelta, duration(3600, 87600 * 3600), Metavar("DURATION")] = Field(
+        default=timedelta(days=365),
+        description="days of --archive in which nothing was written for so long are removed",
+    )
+    archive_namespace_max_mib: Annotated[int, whole_number(1, 1_000_000), Metavar("MIB")] = Field(
+        default=1024,  # some 50,000 jobs
+        description="size limit of one namespace in --archive, in MiB. At it the oldest days go first",
     )
     write_back: Switch = Field(
         default=False,  # each change is a write to etcd and needs a right to write

@@ -131,6 +131,16 @@ def namespace(value: str) -> str:
     return value
 
 
+def archive_location(text: str) -> str:
+    """A directory or a URL. No credentials: settings are logged."""
+    is_url = text.startswith(("s3://", "gs://", "az://", "file:///"))
+    if text and (not (is_url or text.startswith("/")) or any(each in text for each in "?@#")):
+        raise ValueError(
+            "give an absolute directory, or a URL of s3, gs or az without credentials, such as s3://BUCKET/PATH"
+        )
+    return text
+
+
 def secret_name(value: str) -> str:
     if value and not is_namespace(value):
         raise ValueError("give the name of a Secret")

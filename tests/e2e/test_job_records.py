@@ -1,0 +1,85 @@
+"""Jobs that are gone, from the archive, through kube-apiserver, found by whoever may view their namespace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.api import Object
+from tests.e2e.cluster import Cluster
+from tests.e2e.manifests import COMPONENTS, path_of, read_manifests
+from tests.e2e.processes import wait_until
+from tests.e2e.scripts import ENDING, REPORTING
+from tests.e2e.visibility_server import PREFIX, VisibilityServer
+from tests.e2e.workspace import Workspace
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+def start(cluster: Cluster, tmp_path: Path, archive: Path, name: str) -> VisibilityServer:
+    for thing in read_manifests(["archive"]):
+        if "archive" in thing["metadata"]["name"]:
+            cluster.admin.apply(path_of(thing), thing)
+    return VisibilityServer(cluster, tmp_path / name, components=COMPONENTS, flags=[f"--archive={archive}"])
+
+
+def listed(workspace: Workspace, name: str) -> Object | None:
+    found = workspace.alice.api.items(f"{PREFIX}/namespaces/{workspace.name}/jobrecords")
+    return next((each for each in found if each["jobRef"]["name"] == name), None)
+
+
+def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_are_gone(
+    cluster: Cluster, workspace: Workspace, archive: Path, tmp_path: Path, server: VisibilityServer
+) -> None:
+    first = start(cluster, tmp_path, archive, "first")
+    try:
+        workspace.start_job("fails", ENDING.format(code=3))
+        workspace.start_job("runs", REPORTING)
+        workspace.wait_condition("fails", "Failed", "True")
+        workspace.wait_reporting("runs")
+        workspace.delete_job("runs")
+        for name in ("runs", "fails"):
+            wait_until(lambda name=name: listed(workspace, name), what=f"{name} is archived")
+        workspace.delete_job("fails")
+    finally:
+        assert first.stop() == 0
+    second = start(cluster, tmp_path, archive, "second")
+    try:
+        record = listed(workspace, "fails")
+        assert record is not None
+        name = record["metadata"]["name"]
+        assert record["summary"]["phase"] == "Failed"
+        assert record["summary"]["cause"]
+        table = workspace.alice.kubectl("get", "jobrecords", "-n", workspace.name).stdout
+        assert table.split()[:3] == ["NAME", "KIND", "PHASE"]
+        assert name in table
+        whole = json.loads(
+            workspace.alice.kubectl("get", "jrec", name, "-n", workspace.name, "-o", "json").stdout
+        )
+        assert whole["progress"]["failure"]["exitCode"] == 3
+        path = f"{PREFIX}/namespaces/{workspace.name}/jobrecords/{name}"
+        history = workspace.alice.api.get(f"{path}/history")
+        assert {each["metric"] for each in history["series"]} >= {"loss"}
+        runs = listed(workspace, "runs")
+        assert runs is not None
+        assert runs["summary"]["deleted"] is True
+        refused = workspace.bob.kubectl("get", "jobrecords", "-n", workspace.name)
+        assert "Forbidden" in refused.stderr
+        told = workspace.alice.kubectl("delete", "jobrecord", name, "-n", workspace.name)
+        assert "Forbidden" in told.stderr
+        told = workspace.admin.kubectl("delete", "jobrecord", name, "-n", workspace.name)
+        assert told.returncode == 0, told.stderr
+        assert listed(workspace, "fails") is None
+        resources = cluster.admin.get(PREFIX)["resources"]
+        verbs = next(each["verbs"] for each in resources if each["name"] == "jobrecords")
+        assert verbs == ["get", "list"]  # with delete, the deletion of a namespace would delete its past
+        explained = workspace.alice.kubectl("explain", "jobrecords.summary.cause")
+        assert "Why it failed" in explained.stdout
+    finally:
+        assert second.stop() == 0
+        server.register()

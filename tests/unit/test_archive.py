@@ -1,0 +1,283 @@
+"""What outlives a job: written once it has ended or is deleted, found later, removed by age and size."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs import NOW, document
+from visibility_api.archive.bucket import MAX_OBJECT_BYTES, Bucket, Unavailable
+from visibility_api.archive.index import place_of
+from visibility_api.archive.keeper import DROPPED, MAX_WAITING_BYTES, SETTLED_S, Keeper, Retention
+from visibility_api.archive.namespaces import Namespaces
+from visibility_api.archive.shelf import LISTED_S, Shelf
+from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.job import JobRef, Phase
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.errors import ApiError
+from visibility_api.kubeapi.job_records import JobRecords, encode_record
+
+YEAR = Retention(age=timedelta(days=365), bytes_of_namespace=2**30)
+
+
+class Cluster:
+    """Answers for namespaces."""
+
+    def __init__(self) -> None:
+        self.uids = {"team-a": "ns-1", "team-b": "ns-2"}
+
+    async def get(self, path: str) -> bytes:
+        if (uid := self.uids.get(path.rpartition("/")[2])) is None:
+            raise ApiError(404, "NotFound")
+        return json.dumps({"metadata": {"uid": uid}}).encode()
+
+
+class Past:
+    """An archive in a directory, the jobs that exist, and a clock."""
+
+    def __init__(self, directory: Path, retention: Retention = YEAR) -> None:
+        self.directory = directory
+        self.now = 0.0
+        self.jobs: dict[JobRef, JobProgress] = {}
+        self.counted: dict[str, int] = {}
+        self.cluster = Cluster()
+        self.bucket = Bucket(str(directory))
+        self.is_owner = True
+        self.keeper = self.new_keeper(retention)
+        namespaces = Namespaces(self.cluster, clock=lambda: self.now)
+        self.shelf = Shelf(self.bucket, namespaces, clock=lambda: self.now)
+        self.records = JobRecords(self.shelf, now=lambda: NOW)
+
+    def new_keeper(self, retention: Retention = YEAR) -> Keeper:
+        def count(outcome: str, jobs: int) -> None:
+            self.counted[outcome] = self.counted.get(outcome, 0) + jobs
+
+        return Keeper(
+            self.bucket,
+            Namespaces(self.cluster, clock=lambda: self.now),
+            retention,
+            encode=lambda each, history, gone: encode_record(each, history, gone, "TrainJob"),
+            find=self.jobs.get,
+            history=lambda _ref: JobHistory(),
+            may_write=lambda: self.is_owner,
+            count=count,
+            clock=lambda: self.now,
+        )
+
+    def show(self, **changes: Any) -> JobProgress:
+        shown = document(**changes)
+        self.jobs[shown.job.ref] = shown
+        self.keeper.changed(shown)
+        return shown
+
+    def delete(self, shown: JobProgress) -> None:
+        self.keeper.gone(shown.job.ref)
+        del self.jobs[shown.job.ref]
+
+    async def settle(self) -> None:
+        self.now += max(SETTLED_S, LISTED_S) + 1
+        await self.keeper.write()
+
+    def files(self) -> list[str]:
+        return sorted(str(each.relative_to(self.directory)) for each in self.directory.rglob("*.gz"))
+
+    async def names(self, namespace: str | None = "team-a") -> list[str]:
+        return [line.name for _, line in await self.shelf.lines(namespace)]
+
+
+@pytest.fixture
+def past(tmp_path: Path) -> Past:
+    return Past(tmp_path)
+
+
+async def test_a_job_that_has_ended_is_found_when_it_is_gone(past: Past) -> None:
+    shown = past.show(uid="0123456789", phase=Phase.SUCCEEDED, ended_at=NOW, metrics=(("loss", "0.5"),))
+    await past.settle()
+    past.delete(shown)
+    await past.settle()
+    assert await past.names() == ["bert-01234567"]
+    place, line = next(await past.shelf.lines("team-a"))
+    record = json.loads(await past.shelf.record(place, line) or b"")
+    assert record["summary"]["endTime"] == "2026-01-02T03:04:05Z"
+    assert record["progress"]["metrics"] == [{"name": "loss", "value": "0.5"}]
+    assert record["history"]["kind"] == "JobRecordHistory"
+    assert past.counted == {"Written": 1}
+
+
+async def test_a_running_job_is_kept_when_it_is_deleted_or_begins_a_new_attempt(past: Past) -> None:
+    shown = past.show(attempts=1)
+    await past.settle()
+    assert past.files() == []
+    past.delete(shown)
+    again = past.show(name="again", attempts=1)
+    past.show(name="again", attempts=2)
+    await past.settle()
+    lines = {line.name: json.loads(line.content) for _, line in await past.shelf.lines("team-a")}
+    assert lines["bert-uid-of-t"]["summary"]["deleted"] is True
+    assert lines["again-uid-of-t"]["summary"]["attempts"] == 2
+    assert again.job.ref in past.jobs
+
+
+async def test_what_is_there_already_is_not_written_again_by_the_next_owner(past: Past) -> None:
+    shown = past.show(phase=Phase.FAILED, ended_at=NOW)
+    await past.settle()
+    before = {name: (past.directory / name).stat().st_mtime_ns for name in past.files()}
+    past.keeper = past.new_keeper()
+    past.keeper.changed(shown)
+    await past.settle()
+    assert {name: (past.directory / name).stat().st_mtime_ns for name in past.files()} == before
+    assert past.counted == {"Written": 1, "Unchanged": 1}
+
+
+async def test_a_namespace_made_anew_does_not_show_the_former_ones_jobs(past: Past) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    past.cluster.uids["team-a"] = "ns-9"
+    past.now += 60
+    assert await past.names() == []
+    assert await past.names(None) == ["bert-uid-of-t"]
+    del past.cluster.uids["team-a"]
+    past.now += 60
+    assert await past.names() == ["bert-uid-of-t"]  # whoever may still read it has rights in all
+
+
+async def test_jobs_wait_while_the_archive_cannot_be_used(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = past.bucket.put
+
+    async def fail(_path: str, _content: bytes) -> None:
+        raise Unavailable("no space left")
+
+    monkeypatch.setattr(past.bucket, "put", fail)
+    ended = past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    past.delete(past.show(name="deleted"))
+    await past.settle()
+    assert past.keeper.fault == "no space left"
+    assert len(past.keeper) == 2
+    past.delete(ended)
+    monkeypatch.setattr(past.bucket, "put", put)
+    await past.settle()
+    assert past.keeper.fault is None
+    assert sorted(await past.names()) == ["bert-uid-of-t", "deleted-uid-of-t"]
+
+
+async def test_of_deleted_jobs_a_bounded_number_of_bytes_waits(past: Past) -> None:
+    large = (("m", "1" * 60),) * 256
+    count = 0
+    while past.counted.get(DROPPED, 0) == 0:
+        count += 1
+        message = "x" * (1024 * 1024)
+        past.delete(past.show(name=f"job-{count}", message=message, metrics=large))
+    assert len(past.keeper) == count - 1 >= MAX_WAITING_BYTES // (2 * 1024 * 1024)
+
+
+def _age(past: Past, days: int) -> Callable[[str], None]:
+    def age(name: str) -> None:
+        moment = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+        os.utime(past.directory / name, (moment, moment))
+
+    return age
+
+
+async def test_days_that_are_too_old_are_removed_whole(past: Past) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    past.show(name="later", namespace="team-b", phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    for name in past.files():
+        _age(past, 366 if "team-a" in name else 364)(name)
+    past.now += 3600
+    await past.settle()
+    assert await past.names(None) == ["later-uid-of-t"]
+    assert all("team-b" in name for name in past.files())
+
+
+async def test_of_a_namespace_that_is_too_large_the_oldest_days_are_removed(tmp_path: Path) -> None:
+    past = Past(tmp_path, Retention(age=timedelta(days=365), bytes_of_namespace=1))
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    past.now += 3600
+    await past.settle()
+    assert past.files() == []
+
+
+def test_only_paths_of_the_archive_are_taken_for_its_own() -> None:
+    found = place_of("v1/index/team-a/ns-1/2026-01-02.ndjson.gz")
+    assert found is not None
+    assert found.day == "2026-01-02"
+    assert place_of("v1/records/team-a/ns-1/2026-01-02/u1.json.gz") == found
+    for other in ("v1/index/team-a/2026.gz", "v2/index/a/b/c", "v1/index/../b/c", "v1/index/a//c", ""):
+        assert place_of(other) is None, other
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"this is no gzip at all", "damaged"),
+        (gzip.compress(b"x" * 100)[:-10], "cut"),
+        (gzip.compress(b"\0" * (MAX_OBJECT_BYTES + 1)), "larger"),
+    ],
+    ids=["damaged", "cut", "bomb"],
+)
+async def test_an_object_that_cannot_be_read_is_named(past: Past, content: bytes, what: str) -> None:
+    (past.directory / "x.gz").write_bytes(content)
+    with pytest.raises(Unavailable, match=rf"x\.gz is .*{what}"):
+        await past.bucket.get("x.gz")
+
+
+async def test_a_line_of_the_index_that_cannot_be_read_costs_itself(past: Past) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    (name,) = [each for each in past.files() if "index" in each]
+    file = past.directory / name
+    file.write_bytes(gzip.compress(b"{}\n\xff\n" + gzip.decompress(file.read_bytes()) + b'{"metadata":'))
+    past.now += LISTED_S + 1
+    assert await past.names() == ["bert-uid-of-t"]
+
+
+async def test_removing_a_record_removes_its_line(past: Past) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    past.show(name="other", phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    found = await past.shelf.find("team-a", "bert-uid-of-t")
+    assert found is not None
+    await past.shelf.remove(*found)
+    assert await past.names() == ["other-uid-of-t"]
+    assert len(past.files()) == 2
+
+
+async def test_the_last_to_end_comes_first_over_days_and_namespaces(past: Past) -> None:
+    for number, namespace in enumerate(("team-a", "team-b", "team-a", "team-b")):
+        ended = NOW + timedelta(hours=[3, 1, 2, 4][number])
+        past.show(
+            name=f"j{number}", namespace=namespace, uid=f"{number}" * 8, phase=Phase.SUCCEEDED, ended_at=ended
+        )
+    await past.settle()
+    found = await past.names(None)
+    assert [name[:2] for name in found] == ["j3", "j0", "j2", "j1"]
+
+
+async def test_an_index_is_read_once_while_it_does_not_change(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    reads: list[str] = []
+    get = past.bucket.get
+
+    async def counting(path: str) -> bytes | None:
+        reads.append(path)
+        return await get(path)
+
+    monkeypatch.setattr(past.bucket, "get", counting)
+    for _ in range(3):
+        past.now += LISTED_S + 1
+        await past.names()
+    assert len(reads) == 1

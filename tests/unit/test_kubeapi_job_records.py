@@ -1,0 +1,190 @@
+"""`jobrecords`: lists by page, time and selector, tables, one record, its history, and its removal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.jobs import NOW, spent
+from tests.unit.test_archive import Past
+from visibility_api.archive.bucket import Unavailable
+from visibility_api.auth.identity import Attributes
+from visibility_api.errors import status as errors
+from visibility_api.jobs.job import Phase
+from visibility_api.jobs.summary import Resources
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+
+
+async def never() -> MutableMapping[str, Any]:
+    return await asyncio.Future()  # nobody disconnects
+
+
+class Client:
+    """Asks for the records of an archive."""
+
+    def __init__(self, past: Past) -> None:
+        self.past = past
+
+    async def ask(
+        self,
+        verb: str,
+        name: str = "",
+        *,
+        accept: str = "application/json",
+        namespace: str = "team-a",
+        **query: str,
+    ) -> bytes:
+        handlers: dict[str, Callable[[ResourceRequest], Awaitable[ResourceResponse]]] = {
+            "get": self.past.records.get,
+            "list": self.past.records.list,
+            "history": self.past.records.history,
+            "delete": self.past.records.delete,
+        }
+        attributes = Attributes(
+            is_resource=True,
+            verb=verb,
+            namespace="team-a",
+            group="visibility.trainer.kubeflow.org",
+            version="v1alpha1",
+            resource="jobrecords",
+            name=name,
+            path="",
+        )
+        response = await handlers[verb](
+            ResourceRequest(
+                query=list(query.items()),
+                headers=[(b"accept", accept.encode())],
+                attributes=attributes,
+                receive=never,
+            )
+        )
+        assert isinstance(response.body, bytes)
+        return response.body
+
+    async def list(self, **query: Any) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(await self.ask("list", **query))
+        return found
+
+
+def names(found: dict[str, Any]) -> list[str]:
+    return [each["metadata"]["name"] for each in found["items"]]
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> Client:
+    past = Past(tmp_path)
+    for number in range(5):
+        past.show(
+            name=f"job-{number}",
+            uid=f"{number}" * 36,
+            phase=Phase.FAILED if number == 3 else Phase.SUCCEEDED,
+            labels={"team": "vision" if number % 2 else "text"},
+            ended_at=NOW - timedelta(hours=number),
+            ran_s=90,
+            progress_percentage=100,
+            metrics=(("loss", "0.25"), ("acc", "\x1b[31m1")),
+            goodput=spent({"Productive": 75, "Stalled": 25}),
+            resources=Resources(accelerators=8, by_name=(), held_s=720, wasted_s=0),
+        )
+    await past.settle()
+    return Client(past)
+
+
+async def test_pages_show_each_record_once_the_latest_first(client: Client) -> None:
+    seen, token = [], ""
+    for _ in range(3):
+        page = await client.list(limit="2", **({"continue": token} if token else {}))
+        seen += names(page)
+        token = page["metadata"].get("continue", "")
+    assert seen == [f"job-{number}-{str(number) * 8}" for number in range(5)]
+    assert token == ""
+
+
+async def test_lists_are_narrowed_by_label_field_and_time(client: Client) -> None:
+    asked: list[tuple[dict[str, str], list[int]]] = [
+        ({"labelSelector": "team=vision"}, [1, 3]),
+        ({"fieldSelector": "status.phase=Failed"}, [3]),
+        ({"fieldSelector": "metadata.name!=job-0-00000000"}, [1, 2, 3, 4]),
+        ({"since": "90m"}, [0, 1]),
+        ({"until": (NOW - timedelta(hours=3)).isoformat()}, [3, 4]),
+        ({"since": "3h", "until": "2h", "labelSelector": "team in (text)"}, [2]),
+    ]
+    for query, numbers in asked:
+        assert [int(name[4]) for name in names(await client.list(**query))] == numbers, query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{"since": "soon"}, {"continue": "x"}, {"continue": "e30"}, {"labelSelector": "a=b=c"}, {"limit": "x"}],
+)
+async def test_a_query_that_cannot_be_read_is_refused(client: Client, query: dict[str, str]) -> None:
+    with pytest.raises(errors.BadRequest):
+        await client.list(**query)
+
+
+async def test_a_table_says_how_it_ended_and_what_it_was_worth(client: Client) -> None:
+    table = await client.list(accept=TABLE, limit="1")
+    cells = dict(
+        zip([each["name"] for each in table["columnDefinitions"]], table["rows"][0]["cells"], strict=True)
+    )
+    assert cells == {
+        "Name": "job-0-00000000",
+        "Kind": "TrainJob",
+        "Phase": "Succeeded",
+        "Progress": "100%",
+        "Duration": "90s",
+        "Goodput": "75%",
+        "Cause": None,
+        "Ended": "0s",
+        "Metrics": "loss=0.25 acc=\ufffd[31m1",
+    }
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    metadata = await client.list(accept=METADATA)
+    assert metadata["kind"] == "PartialObjectMetadataList"
+    assert names(metadata)[0] == "job-0-00000000"
+
+
+async def test_one_record_has_the_last_document_and_its_history_is_apart(client: Client) -> None:
+    record = json.loads(await client.ask("get", "job-3-33333333"))
+    assert record["jobRef"] == {
+        "kind": "TrainJob", "resource": "trainjobs", "name": "job-3", "uid": "3" * 36
+    }  # fmt: skip
+    assert record["summary"]["acceleratorSeconds"] == 720
+    assert record["progress"]["phase"] == "Failed"
+    assert "history" not in record
+    history = json.loads(await client.ask("history", "job-3-33333333"))
+    assert (history["kind"], history["metadata"]["name"]) == ("JobRecordHistory", "job-3")
+    assert yaml.safe_load(await client.ask("get", "job-3-33333333", accept="application/yaml")) == record
+
+
+async def test_a_record_is_removed_on_request(client: Client) -> None:
+    await client.ask("delete", "job-1-11111111", dryRun="All")
+    assert len(names(await client.list())) == 5
+    gone = json.loads(await client.ask("delete", "job-1-11111111"))
+    assert (gone["status"], gone["details"]["uid"]) == ("Success", "1" * 36)
+    assert len(names(await client.list())) == 4
+    for verb in ("get", "history", "delete"):
+        with pytest.raises(errors.ObjectNotFound, match=r'jobrecords.* "job-1-11111111" not found'):
+            await client.ask(verb, "job-1-11111111")
+
+
+async def test_an_archive_that_cannot_be_read_is_a_503_and_says_so(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_prefix: str) -> list[Any]:
+        raise Unavailable("connection refused")
+
+    monkeypatch.setattr(client.past.bucket, "list", fail)
+    client.past.now += 60
+    with pytest.raises(errors.Unavailable, match="the archive cannot be read now: connection refused"):
+        await client.list()

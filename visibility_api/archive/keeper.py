@@ -1,0 +1,262 @@
+"""Writes what is to outlive a job: when an attempt or the job has ended, and when the job is deleted.
+
+The owner of the jobs does. A record is written before its line in the index, so that every line has one.
+While the archive cannot be used jobs wait here; of those that are deleted meanwhile so many bytes at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import structlog
+
+from visibility_api.errors.text import describe_fault
+from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.errors import ClusterError
+
+from .bucket import Bucket, Found, Unavailable
+from .index import (
+    INDEX,
+    RECORDS,
+    UNKNOWN_NAMESPACE,
+    Line,
+    Place,
+    day_of,
+    is_part,
+    place_of,
+    read_line,
+    read_lines,
+    write_lines,
+)
+from .namespaces import Namespaces
+
+log = structlog.get_logger("visibility.archive")
+
+SETTLED_S = 10.0  # from a job's end: its last report may still be read
+ROUND_S = 1.0
+RETRY_S = 30.0  # while the archive cannot be used
+PRUNE_S = 3600.0
+AT_ONCE = 100  # jobs of one round
+MAX_WAITING_BYTES = 64 * 1024 * 1024  # records of deleted jobs
+
+WRITTEN, UNCHANGED, FAILED, DROPPED = "Written", "Unchanged", "Failed", "Dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How much is kept of each namespace. Whole days of it are removed, by when their jobs were made."""
+
+    age: timedelta  # since anything of the day was written
+    bytes_of_namespace: int
+
+
+class Encoded(NamedTuple):
+    """A job as it is archived, as compact JSON."""
+
+    line: bytes  # what a list shows
+    record: bytes  # all of it
+
+
+class _Kept(NamedTuple):
+    """What waits to be written. `encoded` None: the job exists still, so it is made when its turn comes."""
+
+    ref: JobRef
+    created_at: datetime | None
+    encoded: Encoded | None
+
+
+# Takes a job's document, its history and whether it was deleted before it ended.
+Encode = Callable[[JobProgress, JobHistory | None, bool], Encoded]
+
+
+class Keeper:
+    """`find` and `history` return the present document of a job, and what it has reported over time."""
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        namespaces: Namespaces,
+        retention: Retention,
+        *,
+        encode: Encode,
+        find: Callable[[JobRef], JobProgress | None],
+        history: Callable[[JobRef], JobHistory | None],
+        may_write: Callable[[], bool],
+        count: Callable[[str, int], None] = lambda _outcome, _jobs: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bucket, self._namespaces, self._retention = bucket, namespaces, retention
+        self._encode, self._find, self._history = encode, find, history
+        self._may_write, self._count, self._clock = may_write, count, clock
+        self._due: dict[JobRef, float] = {}
+        self._attempts: dict[JobRef, int] = {}  # of jobs that go on
+        self._done: set[JobRef] = set()  # that have ended, and are written as they are
+        self._deleted: dict[JobRef, _Kept] = {}
+        self._deleted_bytes = 0
+        self._pruned_at: float | None = None
+        self.fault: str | None = None  # why nothing is written now; None while all is well
+
+    def __len__(self) -> int:
+        """How many jobs wait to be written."""
+        return len(self._due) + len(self._deleted)
+
+    def changed(self, document: JobProgress) -> None:
+        """This is the latest of its job."""
+        ref, attempts = document.job.ref, document.attempts or 0
+        before = self._attempts.get(ref, attempts)
+        self._attempts[ref] = attempts
+        if document.phase.is_final or attempts > before:
+            self._done.discard(ref)
+            self._due[ref] = self._clock() + SETTLED_S
+
+    def gone(self, ref: JobRef) -> None:
+        """This job was deleted; its document is still there to be found."""
+        self._attempts.pop(ref, None)
+        self._due.pop(ref, None)
+        document = self._find(ref)
+        if document is None or ref in self._done:
+            self._done.discard(ref)
+            return
+        try:
+            encoded = self._encode(document, self._history(ref), not document.phase.is_final)
+        except Exception as error:  # of one job: decision 0005
+            log.error("deleted job not archived", job=str(ref), **describe_fault(error))
+            return
+        self._deleted[ref] = _Kept(ref, document.job.created_at, encoded)
+        self._deleted_bytes += len(encoded.record)
+        while self._deleted_bytes > MAX_WAITING_BYTES:
+            oldest = next(iter(self._deleted))
+            self._take(oldest)
+            self._count(DROPPED, 1)
+            log.error("deleted job not archived: too many wait for the archive", job=str(oldest))
+
+    async def run(self) -> None:
+        """For ever; what is due at the end of this call is still written, if the archive answers at once."""
+        try:
+            while True:
+                await asyncio.sleep(ROUND_S if self.fault is None else RETRY_S)
+                if self._may_write():
+                    await self.write()
+        except asyncio.CancelledError:
+            if self.fault is None and self._deleted and self._may_write():
+                async with asyncio.timeout(ROUND_S):
+                    await self.write()
+            raise
+
+    async def write(self) -> None:
+        """One round: what is due, then what is too old. Never raises for a fault of the archive."""
+        try:
+            while batch := self._next():
+                await self._write(batch)
+            if self._pruned_at is None or self._clock() - self._pruned_at >= PRUNE_S:
+                self._pruned_at = self._clock()
+                await self.prune()
+        except (Unavailable, ClusterError) as error:
+            self._fail(str(error))
+        else:
+            if self.fault is not None:
+                log.info("archive can be used again")
+            self.fault = None
+
+    async def prune(self) -> None:
+        """Remove whole days that are too old, and of a namespace that is too large the oldest. Raises
+        Unavailable."""
+        days: dict[tuple[str, str], dict[Place, list[Found]]] = {}
+        for prefix in (RECORDS, INDEX):  # an index last, so that what it names can be found until then
+            for found in await self._bucket.list(prefix):
+                if (place := place_of(found.path)) is not None:
+                    days.setdefault(place[:2], {}).setdefault(place, []).append(found)
+        oldest_kept = datetime.now(UTC) - self._retention.age
+        for of_namespace in days.values():
+            left = sum(each.size_bytes for found in of_namespace.values() for each in found)
+            for place, objects in sorted(of_namespace.items()):
+                is_old = all(each.written_at < oldest_kept for each in objects)
+                if not is_old and left <= self._retention.bytes_of_namespace:
+                    continue
+                left -= sum(each.size_bytes for each in objects)
+                for each in objects:
+                    await self._bucket.delete(each.path)
+                log.info("day of the archive removed", namespace=place.namespace, day=place.day)
+
+    def _next(self) -> list[_Kept]:
+        batch = [self._take(ref) for ref in list(self._deleted)[:AT_ONCE]]
+        now = self._clock()
+        for ref in [ref for ref, at in self._due.items() if at <= now][: AT_ONCE - len(batch)]:
+            del self._due[ref]
+            if (document := self._find(ref)) is not None:
+                batch.append(_Kept(ref, document.job.created_at, None))
+        return batch
+
+    def _take(self, ref: JobRef) -> _Kept:
+        kept = self._deleted.pop(ref)
+        self._deleted_bytes -= len(kept.encoded.record) if kept.encoded is not None else 0
+        return kept
+
+    def _put_back(self, batch: Iterable[_Kept]) -> None:
+        for kept in batch:
+            if kept.encoded is None:
+                self._due.setdefault(kept.ref, 0.0)
+            elif kept.ref not in self._deleted:
+                self._deleted[kept.ref] = kept
+                self._deleted_bytes += len(kept.encoded.record)
+
+    async def _write(self, batch: list[_Kept]) -> None:
+        left = dict.fromkeys(batch)
+        try:
+            for place, of_day in (await self._by_place(batch)).items():
+                await self._write_day(place, of_day)
+                for kept in of_day:
+                    del left[kept]
+        finally:
+            self._put_back(left)
+            if left:
+                self._count(FAILED, len(left))
+
+    async def _by_place(self, batch: Iterable[_Kept]) -> dict[Place, list[_Kept]]:
+        places: dict[Place, list[_Kept]] = {}
+        for kept in batch:
+            uid = await self._namespaces.uid(kept.ref.namespace) or UNKNOWN_NAMESPACE
+            place = Place(kept.ref.namespace, uid, day_of(kept.created_at))
+            places.setdefault(place, []).append(kept)
+        return places
+
+    async def _write_day(self, place: Place, batch: Iterable[_Kept]) -> None:
+        lines = read_lines(await self._bucket.get(place.index_path) or b"")
+        news: dict[str, Line] = {}
+        for kept in batch:
+            await asyncio.sleep(0)  # one history takes some milliseconds
+            encoded, document = kept.encoded, self._find(kept.ref)
+            try:
+                if encoded is None:
+                    if document is None:
+                        continue  # deleted meanwhile: it waits as such
+                    encoded = self._encode(document, self._history(kept.ref), False)
+                line = read_line(encoded.line)
+            except Exception as error:  # of one job: decision 0005
+                log.error("job not archived", job=str(kept.ref), **describe_fault(error))
+                continue
+            before = lines.get(line.uid)
+            if before is None or before.content != line.content:
+                if not is_part(line.uid):
+                    continue
+                await self._bucket.put(place.record_path(line.uid), encoded.record + b"\n")
+                news[line.uid] = line
+            else:
+                self._count(UNCHANGED, 1)
+            if kept.encoded is None and document is not None and document.phase.is_final:
+                self._done.add(kept.ref)
+        if news:
+            await self._bucket.put(place.index_path, write_lines((lines | news).values()))
+            self._count(WRITTEN, len(news))
+
+    def _fail(self, reason: str) -> None:
+        if reason != self.fault:
+            log.error("archive cannot be used, jobs wait for it", reason=reason, waiting=len(self))
+        self.fault = reason

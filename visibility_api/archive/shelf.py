@@ -1,0 +1,96 @@
+"""What is read of the archive, by every replica."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from cachetools import LRUCache, TTLCache
+
+from .bucket import Bucket, Found
+from .index import INDEX, Line, Place, place_of, read_lines, write_lines
+from .namespaces import Namespaces
+
+MAX_CACHED_BYTES = 96 * 1024 * 1024  # of indexes
+LISTED_S = 5.0  # a job that has ended is in lists so much later
+_PER_LINE_BYTES = 400  # beside its content
+
+Filed = tuple[Place, Line]
+
+
+class Shelf:
+    """The records of one archive. All methods raise Unavailable; those of a namespace ClusterError too."""
+
+    def __init__(
+        self, bucket: Bucket, namespaces: Namespaces, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bucket, self._namespaces = bucket, namespaces
+        self._lines: LRUCache[str, tuple[str, list[Line]]] = LRUCache(MAX_CACHED_BYTES, getsizeof=_size)
+        self._listed: TTLCache[str, list[Found]] = TTLCache(1024, LISTED_S, timer=clock)
+
+    async def lines(self, namespace: str | None) -> Iterator[Filed]:
+        """The jobs of a namespace, or of all: those that ended last first, each found as it is asked for.
+
+        Of a namespace that exists only what belongs to it, not to an earlier one of its name.
+        """
+        days = await self._days(namespace)
+        return heapq.merge(
+            *(zip(itertools.repeat(place), lines) for place, lines in days),
+            key=lambda filed: _order(filed[1]),
+            reverse=True,
+        )
+
+    async def find(self, namespace: str, name: str) -> Filed | None:
+        """The job whose record has this name."""
+        for place, lines in await self._days(namespace):
+            for line in lines:
+                if line.name == name:
+                    return place, line
+        return None
+
+    async def record(self, place: Place, line: Line) -> bytes | None:
+        """All that is known of it; None if it is gone."""
+        return await self._bucket.get(place.record_path(line.uid))
+
+    async def remove(self, place: Place, line: Line) -> None:
+        """Remove a record, then its line."""
+        await self._bucket.delete(place.record_path(line.uid))
+        lines = read_lines(await self._bucket.get(place.index_path) or b"")
+        if lines.pop(line.uid, None) is not None:
+            await self._bucket.put(place.index_path, write_lines(lines.values()))
+        self._listed.clear()
+
+    async def _days(self, namespace: str | None) -> list[tuple[Place, Sequence[Line]]]:
+        prefix = INDEX if namespace is None else f"{INDEX}{namespace}/"
+        if (uid := await self._namespaces.uid(namespace) if namespace is not None else None) is not None:
+            prefix += f"{uid}/"
+        if (listed := self._listed.get(prefix)) is None:
+            listed = self._listed[prefix] = await self._bucket.list(prefix)
+        days = [(place, each) for each in listed if (place := place_of(each.path)) is not None]
+        lines = await asyncio.gather(*(self._read(found) for _, found in days))
+        return [(place, each) for (place, _), each in zip(days, lines, strict=True)]
+
+    async def _read(self, found: Found) -> Sequence[Line]:
+        tag, lines = self._lines.get(found.path, ("", []))
+        if tag == found.tag and tag:
+            return lines
+        content = await self._bucket.get(found.path) or b""
+        lines = await asyncio.to_thread(_sorted, content)  # of thousands of jobs it takes long
+        if _size((found.tag, lines)) <= MAX_CACHED_BYTES:
+            self._lines[found.path] = found.tag, lines
+        return lines
+
+
+def _sorted(content: bytes) -> list[Line]:
+    return sorted(read_lines(content).values(), key=_order, reverse=True)
+
+
+_order = attrgetter("ended", "name", "uid")
+
+
+def _size(cached: tuple[str, Iterable[Line]]) -> int:
+    return sum(len(line.content) + _PER_LINE_BYTES for line in cached[1]) + 1

@@ -1,0 +1,416 @@
+"""`jobrecords`: jobs that have ended, also those that were deleted since. How they are written and read.
+
+What the archive holds of a job is what was known of it then. It is served as it was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from visibility_api.archive.bucket import Unavailable
+from visibility_api.archive.index import Line, is_part
+from visibility_api.archive.keeper import Encoded
+from visibility_api.archive.shelf import Filed, Shelf
+from visibility_api.errors import status as errors
+from visibility_api.errors.text import harmless
+from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.history.job_history import JobHistory
+from visibility_api.history.view import Selection as WholeHistory, select
+from visibility_api.jobs.goodput import goodput, read_goodput
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.errors import ClusterError
+from visibility_api.models import job_records as models, meta_v1, v1alpha1
+from visibility_api.models.served import GROUP_VERSION, JOB_RECORDS
+from visibility_api.models.wire import parse_duration_s, struct_of
+from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
+from visibility_api.store import Entry
+
+from .age import UNKNOWN, age, duration
+from .columns import KIND, Column
+from .disconnect import unless_gone
+from .history import encode_json
+from .list_options import ListOptions, read_include_object, read_list_options
+from .message import ResourceRequest, ResourceResponse
+from .negotiation import Representation, Target, negotiate_request
+from .rendering import render
+from .v1alpha1 import shown_time, status_of
+
+MAX_PAGE = 5_000  # records; a list without a limit is cut there as well
+AT_ONCE = 500  # lines that are matched before other tasks run
+COLUMNS = (
+    Column(name="Name", format="name", description="Name of the job, and the beginning of its uid."),
+    KIND,
+    Column(name="Phase", description="How it ended."),
+    Column(name="Progress", description="Share of the run that was done."),
+    Column(name="Duration", description="From start to end."),
+    Column(name="Goodput", description="Share of productive time, of all in which it was not queued."),
+    Column(name="Cause", description="Why it failed."),
+    Column(name="Ended", description="Time since it ended."),
+    Column(name="Metrics", description="The last values of its first metrics.", priority=1),
+)
+
+_ObjectMeta = struct_of(meta_v1.ObjectMeta)
+_JobReference = struct_of(v1alpha1.JobReference)
+_Metric = struct_of(v1alpha1.Metric)
+_Steps = struct_of(v1alpha1.Steps)
+_Summary = struct_of(models.RecordSummary)
+_encode = msgspec.json.Encoder().encode
+_HEAD = b'{"kind":"JobRecord","apiVersion":"%s",' % GROUP_VERSION.encode()
+_WHOLE = WholeHistory()
+_METRICS_IN_A_CELL = 3
+
+T = TypeVar("T")
+
+
+def encode_record(document: JobProgress, history: JobHistory | None, is_deleted: bool, kind: str) -> Encoded:
+    """What the archive keeps of a job; `is_deleted`: before it had ended. `kind`: such as PyTorchJob."""
+    ref = document.job.ref
+    line = b'%s"metadata":%s,"jobRef":%s,"summary":%s}' % (
+        _HEAD,
+        _encode(
+            _ObjectMeta(
+                name=f"{ref.name}-{ref.uid[:8]}",
+                namespace=ref.namespace,
+                uid=ref.uid,
+                resource_version="1",  # a record does not change
+                creation_timestamp=shown_time(document.job.created_at),
+                labels=dict(document.job.labels) or None,
+            )
+        ),
+        _encode(_JobReference(kind=kind, resource=ref.resource, name=ref.name, uid=ref.uid)),
+        _encode(_summarise(document, is_deleted)),
+    )
+    entry = Entry(revision=1, document=document)
+    view = select(history, _WHOLE, now_s=datetime.now(UTC).timestamp())
+    return Encoded(
+        line,
+        b'%s,"progress":%s,"history":%s}'
+        % (line[:-1], _encode(status_of(document)), encode_json(JOB_RECORDS, entry, view)),
+    )
+
+
+def _summarise(document: JobProgress, is_deleted: bool) -> models.RecordSummary:
+    account, failed, held = read_goodput(document.goodput), document.failure, document.resources
+    share = None if account is None else goodput(account.ledger.whole)
+    has_steps = document.step is not None or document.total_steps is not None
+    return _Summary(
+        phase=document.phase.value,
+        deleted=is_deleted or None,
+        start_time=shown_time(document.started_at),
+        end_time=shown_time(document.ended_at or document.updated_at or document.job.created_at),
+        duration_seconds=document.ran_s,
+        attempts=document.attempts,
+        progress_percentage=document.progress_percentage,
+        steps=_Steps(current=document.step, total=document.total_steps) if has_steps else None,
+        metrics=tuple(
+            [_Metric(name=name, value=value) for name, value in document.metrics[: models.MAX_METRICS]]
+        )
+        or None,
+        accelerators=None if held is None else held.accelerators,
+        accelerator_seconds=None if held is None else held.held_s,
+        goodput_percentage=None if share is None else round(100 * share, 1),
+        cause=None if failed is None else failed.cause_class or failed.reason or None,
+    )
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Job(msgspec.Struct):
+    kind: str = ""
+
+
+class _Shown(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    end_time: datetime | None = None
+    duration_seconds: int | None = None
+    progress_percentage: int | None = None
+    goodput_percentage: float | None = None
+    metrics: list[dict[str, str]] = msgspec.field(default_factory=list)
+    cause: str | None = None
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    """What is read of a line."""
+
+    metadata: _Metadata
+    summary: _Shown
+    job_ref: _Job = msgspec.field(default_factory=_Job)
+
+
+class _Whole(msgspec.Struct):
+    """What is read of a record."""
+
+    history: msgspec.Raw = msgspec.Raw(b"")
+
+
+_read = msgspec.json.Decoder(_Record).decode
+_read_whole = msgspec.json.Decoder(_Whole).decode
+
+
+class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In a continue token: the last record shown."""
+
+    ended: str
+    name: str
+    uid: str
+
+
+class _Asked(NamedTuple):
+    options: ListOptions
+    since: str
+    until: str
+    after: tuple[str, str, str] | None
+
+
+class JobRecords:
+    """The handlers for records. `now` is the clock of the ages in Tables."""
+
+    def __init__(self, shelf: Shelf, *, now: Callable[[], datetime]) -> None:
+        self._shelf = shelf
+        self._now = now
+        self._queues = ClientQueues(
+            crowded="too many requests for records wait; try again after the time in Retry-After",
+            max_running=8,
+            max_running_per_client=2,
+            max_waiting=400,
+            max_waiting_per_client=100,
+            wait_s=10.0,
+        )
+
+    async def list(self, request: ResourceRequest) -> ResourceResponse:
+        """Those of one namespace or of all, the latest first. Raises BadRequest, Unavailable, ClientGone."""
+        representation = negotiate_request(request, Target.LIST)
+        asked = self._read_query(request)
+        return await self._answer(request, lambda: self._list(request, representation, asked))
+
+    async def get(self, request: ResourceRequest) -> ResourceResponse:
+        """One record, without its history. Raises ObjectNotFound, Unavailable, ClientGone."""
+        representation = negotiate_request(request, Target.OBJECT)
+        return await self._answer(request, lambda: self._get(request, representation))
+
+    async def history(self, request: ResourceRequest) -> ResourceResponse:
+        """The history of one. Raises as `get`."""
+        representation = negotiate_request(request, Target.PLAIN)
+        return await self._answer(request, lambda: self._history(request, representation))
+
+    async def delete(self, request: ResourceRequest) -> ResourceResponse:
+        """Remove one. Raises as `get`."""
+        return await self._answer(request, lambda: self._delete(request))
+
+    async def _answer(
+        self, request: ResourceRequest, make: Callable[[], Awaitable[ResourceResponse]]
+    ) -> ResourceResponse:
+        async def in_turn() -> ResourceResponse:
+            async with self._queues.slot(request.client):
+                return await make()
+
+        try:
+            return await unless_gone(request.receive, in_turn())
+        except (Unavailable, ClusterError) as error:
+            raise errors.Unavailable(f"the archive cannot be read now: {error}") from error
+
+    async def _list(
+        self, request: ResourceRequest, representation: Representation, asked: _Asked
+    ) -> ResourceResponse:
+        namespace = request.attributes.namespace or None
+        limit = min(asked.options.limit or MAX_PAGE, MAX_PAGE)
+        shown: list[Line] = []
+        is_cut = False
+        for at, (_, line) in enumerate(await self._shelf.lines(namespace)):
+            if at % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if asked.since and line.ended < asked.since:
+                break  # all further ones ended earlier
+            if asked.until and line.ended > asked.until:
+                continue
+            if asked.after is not None and line[:3] >= asked.after:
+                continue
+            if not _matches(asked.options, line):
+                continue
+            if len(shown) == limit:
+                is_cut = True
+                break
+            shown.append(line)
+        meta = {"resourceVersion": "1"} | ({"continue": _token(shown[-1])} if is_cut else {})
+        if representation.transform == "Table":
+            body = await self._table(request, representation, meta, shown)
+        else:
+            kind, items = b"JobRecordList", [line.content for line in shown]
+            version = GROUP_VERSION.encode()
+            if representation.transform is not None:
+                kind, version = (
+                    b"PartialObjectMetadataList",
+                    b"meta.k8s.io/" + representation.version.encode(),
+                )
+                items = [_only_metadata(line, representation.version) for line in shown]
+            body = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
+                kind,
+                version,
+                _encode(meta),
+                b",".join(items),
+            )
+        return _response(body, representation)
+
+    async def _get(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
+        filed = await self._find(request)
+        if representation.transform == "Table":
+            body = await self._table(request, representation, {"resourceVersion": "1"}, [filed[1]])
+        elif representation.transform is not None:
+            body = _only_metadata(filed[1], representation.version)
+        else:
+            whole = await self._whole(request, filed)
+            body = whole[: whole.rindex(b',"history":')] + b"}"
+        return _response(body, representation)
+
+    async def _history(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
+        whole = await self._whole(request, await self._find(request))
+        return _response(bytes(_read_whole(whole).history), representation)
+
+    async def _delete(self, request: ResourceRequest) -> ResourceResponse:
+        filed = await self._find(request)
+        if request.parameter("dryRun") is None:
+            await self._shelf.remove(*filed)
+        details = {"name": request.attributes.name, "group": GROUP_VERSION.partition("/")[0]}
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        kind = {"kind": JOB_RECORDS.plural, "uid": filed[1].uid}
+        return ResourceResponse(body=_encode(status | {"details": details | kind}) + b"\n")
+
+    async def _find(self, request: ResourceRequest) -> Filed:
+        namespace, name = request.attributes.namespace, request.attributes.name
+        found = await self._shelf.find(namespace, name) if is_part(namespace) else None
+        if found is None:
+            raise errors.ObjectNotFound(JOB_RECORDS.plural, name)
+        return found
+
+    async def _whole(self, request: ResourceRequest, filed: Filed) -> bytes:
+        """The content of a record."""
+        content = await self._shelf.record(*filed)
+        try:
+            if content is not None and _read_whole(content).history:
+                return content.rstrip()
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unavailable(f"the record {request.attributes.name} is damaged") from error
+        raise errors.ObjectNotFound(JOB_RECORDS.plural, request.attributes.name)
+
+    async def _table(
+        self,
+        request: ResourceRequest,
+        representation: Representation,
+        meta: dict[str, str],
+        lines: Sequence[Line],
+    ) -> bytes:
+        include, now = read_include_object(request), self._now()
+        rows = []
+        for at, line in enumerate(lines):
+            if at % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+            carried = {
+                "Object": line.content,
+                "Metadata": _only_metadata(line, representation.version),
+                "None": b"null",
+            }[include]
+            cells = _encode(_cells(_read(line.content), now))
+            rows.append(b'{"cells":%s,"object":%s}' % (cells, carried))
+        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,%s"rows":[%s]}' % (
+            representation.version.encode(),
+            _encode(meta),
+            b'"columnDefinitions":%s,' % _encode([column.definition() for column in COLUMNS]),
+            b",".join(rows),
+        )
+
+    def _read_query(self, request: ResourceRequest) -> _Asked:
+        if not is_part(request.attributes.namespace or "all"):
+            raise errors.BadRequest("the namespace is not a name")
+        options = read_list_options(request)
+        since, until = (self._moment(request, name) for name in ("since", "until"))
+        after = None
+        if options.continue_token:
+            try:
+                token = urlsafe_b64decode(options.continue_token.encode("ascii") + b"==")
+                after = msgspec.structs.astuple(msgspec.json.decode(token, type=_Place))
+            except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+                raise errors.BadRequest("invalid continue token: continue key is not valid") from error
+        return _Asked(options, since, until, cast(Any, after))
+
+    def _moment(self, request: ResourceRequest, name: Literal["since", "until"]) -> str:
+        """The time that a parameter says, as a line has it; "" for none. Raises BadRequest."""
+        if not (text := request.parameter(name)):
+            return ""
+        moment = parse_time(text) if len(text) <= MAX_TIME_CHARACTERS else None
+        if moment is None and (ago_s := parse_duration_s(text)) is not None:
+            moment = datetime.fromtimestamp(max(0.0, self._now().timestamp() - ago_s), UTC)
+        if moment is None:
+            raise errors.BadRequest(
+                f"{name}: give a time such as 2026-01-31T12:00:00Z, or a duration such as 720h"
+            )
+        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _matches(options: ListOptions, line: Line) -> bool:
+    selection = options.selection
+    if selection.is_everything:
+        return True
+    record = _read(line.content)
+    held = {
+        "metadata.name": record.metadata.name,
+        "metadata.namespace": record.metadata.namespace,
+        "status.phase": record.summary.phase,
+    }
+    return selection.labels.matches(record.metadata.labels) and all(
+        (held.get(term.field, "") == term.value) is term.is_equal for term in selection.fields.terms
+    )
+
+
+def _cells(record: _Record, now: datetime) -> list[str | None]:
+    summary = record.summary
+    metrics = [
+        f"{each.get('name', '')}={each.get('value', '')}" for each in summary.metrics[:_METRICS_IN_A_CELL]
+    ]
+    cells = (
+        record.metadata.name,
+        record.job_ref.kind,
+        summary.phase,
+        None if summary.progress_percentage is None else f"{summary.progress_percentage}%",
+        None if summary.duration_seconds is None else duration(max(0, summary.duration_seconds)),
+        None if summary.goodput_percentage is None else f"{summary.goodput_percentage:.0f}%",
+        summary.cause,
+        UNKNOWN if summary.end_time is None else age(int((now - summary.end_time).total_seconds())),
+        " ".join(metrics) or None,
+    )
+    return [None if cell is None else harmless(cell) for cell in cells]
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+def _only_metadata(line: Line, version: str) -> bytes:
+    metadata = msgspec.json.decode(line.content, type=_MetadataOnly).metadata
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
+        version.encode(),
+        bytes(metadata),
+    )
+
+
+def _token(line: Line) -> str:
+    place = _Place(ended=line.ended, name=line.name, uid=line.uid)
+    return urlsafe_b64encode(_encode(place)).rstrip(b"=").decode()
+
+
+def _response(body: bytes, representation: Representation) -> ResourceResponse:
+    return ResourceResponse(
+        content_type=representation.media_type,
+        body=render(body, representation),
+        headers=((b"vary", b"Accept"),),
+    )

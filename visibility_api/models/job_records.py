@@ -1,0 +1,83 @@
+"""What `jobrecords` answers in version v1alpha1: jobs that have ended, from the archive."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from .meta_v1 import ListMeta, ObjectMeta
+from .subresources import TrainJobProgressHistory
+from .v1alpha1 import JobReference, Metric, ProgressStatus, Steps
+from .wire import Double, Int32, Int64, Time, WireModel
+
+MAX_METRICS = 16  # in a summary
+
+
+class RecordSummary(WireModel):
+    """What a list shows of a job that has ended."""
+
+    phase: str = Field(description="Succeeded or Failed, or what the job was in when it was deleted.")
+    deleted: bool | None = Field(
+        default=None, description="True of a job that was deleted before it had ended."
+    )
+    start_time: Time | None = Field(default=None, description="When training began.")
+    end_time: Time | None = Field(
+        default=None, description="When the job ended, or when it last reported if it was deleted before."
+    )
+    duration_seconds: Int64 | None = Field(default=None, ge=0, description="From start to end.")
+    attempts: Int32 | None = Field(default=None, ge=1, description="How often training was started.")
+    progress_percentage: Int32 | None = Field(default=None, ge=0, le=100, description="How far it had come.")
+    steps: Steps | None = Field(default=None, description="Optimizer steps.")
+    metrics: tuple[Metric, ...] | None = Field(
+        default=None, description="The last values of the first sixteen metrics."
+    )
+    accelerators: Int64 | None = Field(default=None, ge=0, description="Those of all pods together.")
+    accelerator_seconds: Int64 | None = Field(
+        default=None, ge=0, description="Seconds for which they were held, of all together."
+    )
+    goodput_percentage: Double | None = Field(
+        default=None, ge=0, le=100, description="Productive time, of all in which the job was not queued."
+    )
+    cause: str | None = Field(
+        default=None, description="Why it failed, in one word, such as AcceleratorOutOfMemory or OOMKilled."
+    )
+
+
+class JobRecord(WireModel):
+    """A job of the past: what was known of it when it ended or was deleted."""
+
+    kind: Literal["JobRecord"] = Field(default="JobRecord", description="Always JobRecord.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
+    metadata: ObjectMeta = Field(
+        description="The name is that of the job, a dash and the beginning of its uid. Namespace, uid, labels"
+        " and creation time are those of the job."
+    )
+    job_ref: JobReference = Field(description="The job that it was.")
+    summary: RecordSummary = Field(description="What lists show.")
+    progress: ProgressStatus | None = Field(
+        default=None, description="The status of the job's last document. Absent in lists."
+    )
+
+
+class JobRecordList(WireModel):
+    """JobRecordList is a list of JobRecord."""
+
+    kind: Literal["JobRecordList"] = Field(default="JobRecordList", description="Always JobRecordList.")
+    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
+        default="visibility.trainer.kubeflow.org/v1alpha1",
+        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
+    )
+    metadata: ListMeta = Field(default_factory=ListMeta, description="Where the next page begins.")
+    items: tuple[JobRecord, ...] = Field(description="One for each job; those that ended last come first.")
+
+
+class JobRecordHistory(TrainJobProgressHistory):
+    """What the job had reported over time."""
+
+    kind: Literal["JobRecordHistory"] | None = Field(  # type: ignore[assignment]
+        default=None, description="Always JobRecordHistory."
+    )
