@@ -26,6 +26,7 @@ from .push import push_document
 from .schemas import component_schemas, struct_schemas
 from .swagger import to_swagger
 
+PUBLISHED = (*ALL_RESOURCES, JOB_RECORDS)
 FOLDER = Path(__file__).parents[1] / "openapi"
 CLIENT = Path(__file__).parents[1] / "reporter/trainjob_client/models.py"
 DOCUMENT = "progress-document.schema.json"
@@ -87,6 +88,6 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    for _name, _body in published((*ALL_RESOURCES, JOB_RECORDS)).items():
+    for _name, _body in published(PUBLISHED).items():
         (FOLDER / _name).write_bytes(_body)
     CLIENT.write_bytes(client_models())

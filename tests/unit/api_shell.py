@@ -66,7 +66,7 @@ class Shell:
             (resource.plural, subresource, verb): self._handle
             for resource in resources
             for subresource, verbs in (
-                ("", resource.verbs),
+                ("", (*resource.verbs, *resource.unlisted_verbs)),
                 *((s.name, s.verbs) for s in resource.subresources if not s.is_operation),
             )
             for verb in verbs

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from apidocs.__main__ import published
+from apidocs.__main__ import PUBLISHED as RESOURCES_PUBLISHED, published
 from apidocs.schemas import META, PREFIX
 from tests.unit.api_shell import Shell
 from visibility_api.app.openapi import FOLDER, ONE_YEAR_S, OpenApi, of_resources
 from visibility_api.jobs.job import Phase
-from visibility_api.kinds import ALL_RESOURCES, RESOURCES
+from visibility_api.kinds import RESOURCES
 
 GROUP = "visibility.trainer.kubeflow.org"
 KEY = f"apis/{GROUP}/v1alpha1"
@@ -33,7 +33,7 @@ COMPONENTS = ("schemas", "parameters", "responses")
 @pytest.fixture
 def shell() -> Shell:
     shell = Shell()
-    shell.app.state.openapi = OpenApi(lambda: ALL_RESOURCES, now_s=lambda: NOW_S)
+    shell.app.state.openapi = OpenApi(lambda: RESOURCES_PUBLISHED, now_s=lambda: NOW_S)
     return shell
 
 
@@ -46,7 +46,7 @@ async def hash_of(shell: Shell) -> str:
 
 def test_the_published_files_are_those_that_are_made() -> None:
     """`make openapi` writes them."""
-    made = published(ALL_RESOURCES)
+    made = published(RESOURCES_PUBLISHED)
     assert [name for name, body in made.items() if (PUBLISHED / name).read_bytes() != body] == []
 
 
@@ -58,11 +58,11 @@ async def test_the_published_files_are_what_the_server_serves(
 
 
 async def test_what_is_shown_is_of_the_kinds_that_discovery_shows() -> None:
-    served = (RESOURCES[0], ALL_RESOURCES[-1])
+    served = (RESOURCES[0], *RESOURCES_PUBLISHED[-2:])
     made = published(served)
     for document, name in ((V3, "v3.json"), (SWAGGER, "v2.json")):
         assert of_resources(document, served) == json.loads(made[name])
-        assert of_resources(document, ALL_RESOURCES) == document
+        assert of_resources(document, RESOURCES_PUBLISHED) == document
 
 
 async def test_a_kind_that_comes_changes_hash_and_document() -> None:
@@ -248,7 +248,8 @@ def test_every_parameter_is_described() -> None:
     parameters = V3["components"]["parameters"]
     assert set(parameters) - {"replicas-limit", "replicas-continue"} == {
         "allowWatchBookmarks", "attempt", "continue", "dryRun", "fieldSelector", "labelSelector", "limit",
-        "lines", "maxPoints", "metric", "name", "namespace", "pretty", "previous", "replicas",
+        "lines", "maxPoints", "metric", "name", "namespace", "pretty", "previous", "records-since",
+        "records-until", "replicas",
         "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "since", "sumBy", "timeout",
         "timeoutSeconds", "until", "watch", "window",
     }  # fmt: skip

@@ -7,6 +7,7 @@ selectors that mean something) is mixed in here, so that more than the parsers a
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -33,15 +34,16 @@ from tests.unit.api_shell import BASE, Shell
 from tests.unit.resource_server import BASE_REVISION, ResourceServer, WatchClient
 from tests.unit.test_app_diagnose import DIAGNOSIS
 from tests.unit.test_app_log_tail import Kubelet, Rights
+from tests.unit.test_archive import Past as Archive
 from visibility_api.app.dependencies import Diagnoses, Found, HistorySource, LogTails
-from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.job import JobRef, Phase as JobPhase
 from visibility_api.kinds import ALL_RESOURCES, RESOURCES
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.client import KubeClient
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
 from visibility_api.kubeapi.training_jobs import AllKinds
-from visibility_api.models.served import TRAINING_JOBS
+from visibility_api.models.served import JOB_RECORDS, TRAINING_JOBS
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.store.memory import MemoryStore
 
@@ -112,6 +114,15 @@ def served() -> Shell:
         made = document(name, labels=labels, diagnosis=DIAGNOSIS if name == "bert" else None)
         store.put(replace(made, job=replace(made.job, rank0=rank0())))
     view = AllKinds(RESOURCES, Rights())
+    archive = Archive(Path(tempfile.mkdtemp(prefix="records-")))
+    for name in NAMES:
+        archive.show(name=name, phase=JobPhase.SUCCEEDED, ended_at=NOW, labels={"tier": "gold", "n": "5"})
+    asyncio.run(archive.settle())
+    of_records = {
+        "get": archive.records.get,
+        "list": archive.records.list,
+        "delete": archive.records.delete,
+    }
     collections = {
         "trainjobs": Collection(TrainJobKind.served, store, now=lambda: NOW),
         "trainingjobs": Collection(TRAINING_JOBS, store, now=lambda: NOW, view=view),
@@ -122,13 +133,17 @@ def served() -> Shell:
         return None if entry is None else (entry, history if name == "bert" else None)
 
     async def handle(request: ResourceRequest) -> ResourceResponse | ResourceStream:
+        if request.attributes.resource == JOB_RECORDS.plural:
+            is_history = request.attributes.subresource == "history"
+            answer = archive.records.history if is_history else of_records[request.attributes.verb]
+            return await answer(request)
         documents = collections[request.attributes.resource]
         return await (documents.get if request.attributes.verb == "get" else documents.list)(request)
 
     logs = LogEnds(cast(KubeClient, Kubelet()), timeout_s=5)
     return Shell(
         handler=handle,
-        resources=ALL_RESOURCES,
+        resources=(*ALL_RESOURCES, JOB_RECORDS),
         histories=HistorySource(find=find_history, now=lambda: NOW),
         log_tails=LogTails(find=store.get, authorizer=Rights(), logs=logs),
         diagnoses=Diagnoses(find=store.get, authorizer=Rights(), request=accept, is_on=True),
@@ -188,7 +203,8 @@ def test_every_answer_is_what_the_published_api_promises(label: str, mode: Gener
         check(case, answer.status, answer.headers, answer.body)
 
     def place_of(name: str, keys: Iterable[str]) -> dict[str, str]:
-        place = {"namespace": "team-a", "name": f"trainjobs.{name}" if "/trainingjobs" in label else name}
+        shown = f"trainjobs.{name}" if "/trainingjobs" in label else name
+        place = {"namespace": "team-a", "name": f"{name}-uid-of-t" if "/jobrecords" in label else shown}
         return {key: place[key] for key in keys}
 
     @ONCE

@@ -67,6 +67,7 @@ class Taken:
             published=lambda _document: None,
             loops=(),
             waiting_write_backs=lambda: 0,
+            keeper=None,
         )
 
     async def settle(self) -> None:
