@@ -68,6 +68,7 @@ class Taken:
             loops=(),
             waiting_write_backs=lambda: 0,
             keeper=None,
+            job_pods=None,
         )
 
     async def settle(self) -> None:
