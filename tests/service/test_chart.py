@@ -179,6 +179,7 @@ def test_with_namespaces_the_server_has_its_rights_to_jobs_in_these_only(tmp_pat
             bound[thing["metadata"].get("namespace", "")].add(thing["roleRef"]["name"])
     assert bound.pop("") == {
         *("system:auth-delegator", "trainjob-visibility:certificate"),
+        "trainjob-visibility:archive",
         "trainjob-visibility:node-faults",  # nodes have no namespace
     }
     assert bound["team-a"] == bound["team-b"]
