@@ -67,6 +67,16 @@ def test_a_value_is_given_once_at_the_step_at_which_it_was_reported() -> None:
     wait_until(lambda: kept.points[-1] == (100, {"test_loss": 7}))
 
 
+def test_a_run_that_is_left_for_another_one_gives_what_it_has() -> None:
+    kept = Kept()
+    r = report(sinks=[TrackerSink(kept, 60)])
+    wait_until(lambda: r._run._publishers[0]._written is not None)
+    report_metrics(accuracy=0.5)
+    r.abandon()
+    wait_until(lambda: kept.endings)
+    assert (kept.points, kept.endings) == ([(0, {"accuracy": 0.5})], [None])
+
+
 def test_each_call_of_report_metrics_is_given() -> None:
     """As Katib's own is: a trial's metrics are compared by their number."""
     kept = Kept()

@@ -68,12 +68,7 @@ class TrackerSink:
     def write(self, snapshot: Snapshot) -> None:
         self.queue.append(snapshot)
         try:
-            while self._points or self.queue:
-                if not self._points:
-                    self._fill()
-                if self._points:
-                    self._tracker.log(self._points)
-                self._points = []
+            self._send()
             if snapshot.ending is not None:
                 self._tracker.end(snapshot.ending)
         except BaseException:
@@ -82,9 +77,18 @@ class TrackerSink:
         self.interval_s = self._usual_s
 
     def close(self) -> None:
-        ending = self._before.ending if self._before is not None else None
-        if not self._points:
-            self._tracker.end(ending)
+        if self._points:
+            return  # it was away just now
+        self._send()  # of a run whose place another one has taken
+        self._tracker.end(self._before.ending if self._before is not None else None)
+
+    def _send(self) -> None:
+        while self._points or self.queue:
+            if not self._points:
+                self._fill()
+            if self._points:
+                self._tracker.log(self._points)
+            self._points = []
 
     def _fill(self) -> None:
         while self.queue and len(self._points) < MAX_POINTS:

@@ -9,6 +9,7 @@ import wandb
 from . import END_S, Point, TrackerSink, find_name, find_tags
 
 INTERVAL_S = 5.0
+BEGIN_S = 15.0  # W&B would try for 90 s
 STEP = "trainer/global_step"  # W&B's own step only goes up by one; Lightning and Hugging Face call it so
 
 
@@ -28,8 +29,8 @@ class WandbRun:
 
     def log(self, points: Sequence[Point]) -> None:
         if self._run is None:
-            # Nothing of the program's output is captured, and its end waits for W&B no longer than for us.
-            settings = wandb.Settings(console="off", silent=True, finish_timeout=END_S)
+            # Nothing of the program's output is captured. The end of the process waits for what W&B is doing.
+            settings = wandb.Settings(console="off", silent=True, finish_timeout=END_S, init_timeout=BEGIN_S)
             self._run = wandb.init(name=find_name(), config=find_tags(), settings=settings)
             self._run.define_metric(STEP)
             self._run.define_metric("*", step_metric=STEP)
