@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import timedelta
 
@@ -14,14 +15,14 @@ from tests.jobs import JOB, RANK0, REF, T0
 from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
 from visibility_api.diagnosis.claims import PodState, work_of
-from visibility_api.diagnosis.reading import RankState, RankWork
+from visibility_api.diagnosis.reading import RankState, RankWork, read_pod
 from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
 from visibility_api.jobs.straggling import REPORTS
 from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS, Ranks, read_ranks
 from visibility_api.reports.report import parse_report
 
-from .bench import Bench
+from .bench import Bench, at
 
 RUNS = 10  # of each sort here; python -m benchmarks.verdicts has 1,000
 EVEN = [0.4, 0.41, 0.39, 0.4]
@@ -384,3 +385,43 @@ class TestReading:
             )
             assert isinstance(found, Progress)
             assert [row.step_s for row in found.ranks.rows] == [0.5, 0.25]
+
+
+def test_what_the_accelerators_of_all_pods_do_is_in_the_next_report() -> None:
+    def pod(number: int, *busy: int) -> PodState:
+        devices = [{"index": each, "utilizationPercentage": of} for each, of in enumerate(busy)]
+        file = {
+            "rank": number,
+            "pid": 9,
+            "time": at(900).isoformat(),
+            "workSeconds": 1.0,
+            "accelerators": devices,
+        }
+        output = f"@now {at(900).timestamp():.0f} x86_64 h\n@rank {number}\n{json.dumps(file)}\n@end\n"
+        return PodState(name=f"p{number}", index=number, ranks=tuple(read_pod(output.encode())))
+
+    ranks = work_of([pod(0, 90, 80), pod(1, 0, 40), pod(2, 60)], at(900))
+    of_all = {
+        "system/gpu_devices": "5",
+        "system/gpu_min_utilization_percentage": "0",
+        "system/gpu_median_utilization_percentage": "60",
+        "system/gpu_max_utilization_percentage": "90",
+    }
+    assert dict(ranks.accelerators) == of_all
+    bench = Bench()
+    bench.job(JOB)
+    own = (("loss", "1"), ("system/gpu_0_utilization_percentage", "2"), ("system/gpu_devices", "2"))
+    for step, metrics, shown in (
+        (1, own, dict(own)),
+        (2, own, dict(own) | of_all),
+        (3, (("loss", "1"),), {"loss": "1"}),  # rank 0 reads none itself
+    ):
+        bench.advance(15)
+        bench.observe(Progress(timestamp=bench.now, step=step, metrics=metrics))
+        assert dict(bench.last.metrics) == shown
+        bench.tracker.worked(REF, ranks)
+    bench.advance(900)  # not read since
+    bench.observe(Progress(timestamp=bench.now, step=9, metrics=own))
+    assert dict(bench.last.metrics) == dict(own)
+    assert work_of([pod(0, 90)], at(900)).accelerators == ()
+    assert work_of([], at(900)).accelerators == ()

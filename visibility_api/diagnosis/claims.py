@@ -9,10 +9,11 @@ from statistics import median_low
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from visibility_api.reports.ranks import RankRow, Ranks, make_ranks
 
-from .reading import RankState
+from .reading import MEASURED, Device, RankState
 
 MAX_STATES = 8192  # of all pods together
 
@@ -103,9 +104,27 @@ def is_complete(seen: Sequence[Seen], pods: int) -> bool:
 def work_of(pods: Sequence[PodState], at: datetime) -> Ranks:
     """How each rank works, as its own file says. `at`: when these were read."""
     rows = []
+    devices: dict[tuple[str, str], Device] = {}  # ranks of one pod may name the same ones
     for rank, pod, state in believe(pods):
         if rank is None or state.work is None:
             continue
+        devices.update({(pod.name, each.name): each for each in state.devices})
         work_s, whole_s, best_s, slowest = msgspec.structs.astuple(state.work)
         rows.append(RankRow(rank, pod.name, state.step, work_s, pod.node_name, whole_s, best_s, slowest))
-    return make_ranks(at, rows, is_median=True)
+    return replace(make_ranks(at, rows, is_median=True), accelerators=_summarize(list(devices.values())))
+
+
+def _summarize(devices: Sequence[Device]) -> tuple[tuple[str, str], ...]:
+    """Metrics of all of them, as rank 0's reporter names those of its own pod. One alone is in its report."""
+    if len(devices) < 2:
+        return ()
+    kind = devices[0].name.partition("_")[0]
+    found = [(f"system/{kind}_devices", str(len(devices)))]
+    for place, name in enumerate(MEASURED.values()):
+        values = [each.used[place] for each in devices]
+        known = sorted(each for each in values if each is not None)
+        if known:
+            middle = (known[(len(known) - 1) // 2] + known[len(known) // 2]) / 2
+            for which, value in (("min", known[0]), ("median", middle), ("max", known[-1])):
+                found.append((f"system/{kind}_{which}_{name}", f"{value:.6g}"))
+    return tuple(found)

@@ -79,6 +79,13 @@ class RankWork(msgspec.Struct, frozen=True, array_like=True, gc=False):
     slowest: str = ""  # of SLOWEST
 
 
+class Device(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An accelerator of a rank, as its reporter reads it. None: not known."""
+
+    name: str  # such as gpu_0, within the pod
+    used: tuple[float | None, ...]  # of MEASURED, in that order
+
+
 class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Of one training process, at the moment that its pod was asked."""
 
@@ -96,6 +103,16 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     began: float | None = None  # its run, in Unix seconds by the pod's clock
     written: float | None = None  # the file, by the same clock
     work: RankWork | None = None  # of one that is at work
+    devices: tuple[Device, ...] = ()
+
+
+# Fields of a device in a rank's file, and what MLflow calls them.
+MEASURED = {
+    "utilizationPercentage": "utilization_percentage",
+    "memoryUsedPercentage": "memory_usage_percentage",
+    "memoryUsedMegabytes": "memory_usage_megabytes",
+    "powerWatts": "power_usage_watts",
+}
 
 
 class _Process(NamedTuple):
@@ -196,6 +213,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         written=written.timestamp() if written is not None else None,
         section=section if isinstance(section, str) and section in SECTIONS else "",
         work=None if state else _read_work(file, _age_s(printed.now, written)),
+        devices=() if state else _devices(file.get("accelerators")),
     )
 
 
@@ -263,6 +281,22 @@ def _uses_accelerator(devices: object) -> bool:
     found = devices[:MAX_DEVICES] if isinstance(devices, list) else []
     used = [amount(each.get("utilizationPercentage")) for each in found if isinstance(each, dict)]
     return any(each is not None and each >= BUSY_PERCENT for each in used)
+
+
+def _devices(given: object) -> tuple[Device, ...]:
+    found = (
+        [each for each in given[:MAX_DEVICES] if isinstance(each, dict)] if isinstance(given, list) else []
+    )
+    return tuple(
+        [
+            Device(
+                f"{'tpu' if each.get('kind') == 'tpu' else 'gpu'}_{number}",
+                tuple([amount(each.get(field)) for field in MEASURED]),
+            )
+            for each in found
+            if (number := count(each.get("index"))) is not None
+        ]
+    )
 
 
 def _frames(given: object) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from visibility_api.history.job_history import JobHistory
 from visibility_api.models.sources import PARTIAL
 from visibility_api.reports.document import Point, Progress, Refused
+from visibility_api.reports.fields import MAX_METRICS
 from visibility_api.reports.marks import Marks
 
 from .clock import MAX_SKEW_S, UNKNOWN_CLOCK, NodeClock, later
@@ -31,6 +32,8 @@ OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py
 UTILIZATION = "_utilization_percentage"  # of MLflow's names, system/gpu_0_utilization_percentage
+SYSTEM = "system/"
+ACCELERATORS_STAND = timedelta(minutes=12)  # two rounds in which ranks' files are read, and some
 IDLE_PERCENT = 5.0  # below which an accelerator does nothing
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
@@ -110,6 +113,7 @@ def take(
     if held is None:
         record.reports, record.clock, record.pace, record.positioned_at = {}, UNKNOWN_CLOCK, Pace(), None
         record.watched = NOTHING_WATCHED
+        record.accelerators_of_all = None
     if record.reports.get(reporter) == report:
         return False
     read = report
@@ -132,6 +136,7 @@ def take(
         record.positioned_at = record.reported_at
     if report.timestamp is None:
         report = replace(report, timestamp=_training_time(now, record, None if takes_over else held))
+    report = told = _with_all_accelerators(record, report, now)
     _keep(record, report, points, attempt, now, held=held, before=clock)
     if held is not None and (len(record.reports) > 1 or source in PARTIAL):
         report = complete(report, held)
@@ -146,7 +151,7 @@ def take(
         record.moved_at = record.reported_at
     record.pace = pace
     _keep_checkpoint(record, report.marks, is_next=held is not None and not takes_over)
-    _keep_idleness(record, read, is_next=held is not None and not takes_over)
+    _keep_idleness(record, told, is_next=held is not None and not takes_over)
     record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
@@ -168,11 +173,20 @@ def _keep_checkpoint(record: Record, marks: Marks, *, is_next: bool) -> None:
     record.checkpoint = Checkpoint(step, at, longest_s)
 
 
+def _with_all_accelerators(record: Record, report: Progress, now: datetime) -> Progress:
+    """With what the ranks of all pods have said lately, in place of what rank 0 knows of its own pod."""
+    seen = record.accelerators_of_all
+    if seen is None or now - seen[0] > ACCELERATORS_STAND:
+        return report
+    if not any(name.startswith(SYSTEM) for name, _ in report.metrics):
+        return report
+    metrics = dict(report.metrics) | dict(seen[1])
+    return replace(report, metrics=tuple(metrics.items())[:MAX_METRICS])
+
+
 def _keep_idleness(record: Record, report: Progress, *, is_next: bool) -> None:
     """By the metrics that this very report has of accelerators: a source without them says nothing."""
-    used = [
-        text for name, text in report.metrics if name.endswith(UTILIZATION) and name.startswith("system/")
-    ]
+    used = [text for name, text in report.metrics if name.endswith(UTILIZATION) and name.startswith(SYSTEM)]
     at = record.reported_at
     if not is_next:
         record.idle = None

@@ -98,6 +98,9 @@ class Record(State, kw_only=True):
     attempts: tuple[str, ...] = ()
     is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
     read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
+    accelerators_of_all: tuple[datetime, tuple[tuple[str, str], ...]] | None = (
+        None  # when, and what ranks said
+    )
     history: JobHistory | None = None  # None: nothing was reported yet
     fruitless: int = 0  # attempts in a row without a new step, as the account has it
     wasted_s: float | None = None  # held for nothing, by the account

@@ -149,6 +149,7 @@ class Tracker:
         record, now = self._records.get(ref), self._now()
         if record is None or len(ranks.rows) < 2 or not rounds_apart(record, now):
             return False
+        record.accelerators_of_all = (now, ranks.accelerators) if ranks.accelerators else None
         _gather(record, replace(ranks, at=later(now, record.clock.ahead_s)))
         self._show(record, now)
         return is_doubtful(record)

@@ -40,6 +40,7 @@ class Ranks(msgspec.Struct, frozen=True, gc=False):
     at: datetime | None  # when it was gathered, by the training process's clock; None: it does not say
     rows: tuple[RankRow, ...]  # in order of rank, each once
     is_median: bool = False  # over the last minute, as ranks' own files say; else of the last step
+    accelerators: tuple[tuple[str, str], ...] = ()  # metrics of all that these files tell of
 
 
 NO_RANKS = Ranks(0, None, ())
