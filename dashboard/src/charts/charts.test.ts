@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Curve } from "../model/series";
-import { divisible } from "./range";
+import { divisible, logTicks } from "./range";
 import { describe, newest, plan, stepsBack } from "./series-plan";
 import { smooth } from "./smoothing";
 import { spark } from "./sparkline";
@@ -161,4 +161,29 @@ test("after a step back within an attempt the last value is the one that came la
     { steps: Array.from({ length: 100 }, (_, at) => at + (at % 2 ? -2 : 2)) },
   );
   expect(plan([{ curve: jumping, job: 0, start: 0 }], step).curves).toHaveLength(1); // lines of a log, in disorder
+});
+
+test.each([
+  [1e-30, 1],
+  [1e-300, 1],
+  [1e-100, 1e100],
+  [1e-300, 1e300],
+  [1e-300, 1.3e-300],
+  [0.87, 1.15],
+  [3.1, 4.9],
+  [0.1, 1],
+  [5e-4, 2.5],
+  [1e300 / 1.15, 1e300 * 1.15],
+])("a logarithmic axis from %s to %s has some ticks, in order and between its ends", (min, max) => {
+  const ticks = logTicks(min, max, 6);
+  expect(ticks.length).toBeGreaterThanOrEqual(2);
+  expect(ticks.length).toBeLessThanOrEqual(9);
+  expect(ticks).toEqual([...new Set(ticks)].sort((one, other) => one - other));
+  expect(ticks.every((tick) => tick >= min && tick <= max)).toBe(true);
+});
+
+test("ticks of a logarithmic axis are powers of ten, with 2 and 5 between them where there is room", () => {
+  expect(logTicks(0.09, 12, 9)).toEqual([0.1, 0.2, 0.5, 1, 2, 5, 10]);
+  expect(logTicks(1e-6, 1, 6)).toEqual([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1]);
+  expect(logTicks(1e-30, 1, 6)).toEqual([1e-30, 1e-25, 1e-20, 1e-15, 1e-10, 1e-5, 1]);
 });

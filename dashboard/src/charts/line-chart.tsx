@@ -7,7 +7,7 @@ import type { Axis } from "../model/series";
 import { duration, tickTexts, timeTicks } from "../model/format";
 import { useSize } from "../views/hooks";
 import { faint, type Palette } from "./palette";
-import { divisible } from "./range";
+import { divisible, logTicks } from "./range";
 import type { Line, Plan } from "./series-plan";
 
 export interface Range {
@@ -142,6 +142,13 @@ function options(latest: { current: Props }, width: number): uPlot.Options {
         size: (_, texts) => Math.max(54, 14 + 6.4 * Math.max(0, ...(texts ?? []).map((text) => text.length))),
         incrs: TICKS,
         gap: 4,
+        ...(isLog
+          ? {
+              splits: (chart: uPlot, _axis: number, min: number, max: number) =>
+                logTicks(min, max, Math.max(2, chart.bbox.height / devicePixelRatio / 30)),
+              filter: (_: uPlot, ticks: number[]) => ticks,
+            }
+          : {}),
         values: (_, ticks, _axis, _space, step) => tickTexts(ticks, isLog ? undefined : step),
       },
     ],
