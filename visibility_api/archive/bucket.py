@@ -6,6 +6,8 @@ Calls run on threads of this module's own: obstore's asyncio calls abort the pro
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,8 @@ THREADS = 8
 TIMEOUT = timedelta(seconds=10)  # of one request
 MAX_OBJECT_BYTES = 32 * 1024 * 1024  # compressed and not: of an index of 50,000 jobs
 MAX_LISTED = 200_000
+
+_TIMES = re.compile(r" in [0-9.]+[a-zµ]+(?:, after \d+ retries, max_retries: \d+, retry_timeout: \w+)?")
 
 T = TypeVar("T")
 
@@ -118,7 +122,9 @@ def _open(location: str) -> Any:  # noqa: ANN401 - a store of an optional packag
     except ImportError as error:
         raise Unusable("--archive needs the package obstore: install trainjob-visibility[archive]") from error
     retries: Any = {"max_retries": 2, "retry_timeout": TIMEOUT}
-    limits: Any = {"timeout": TIMEOUT, "connect_timeout": TIMEOUT}
+    # obstore reads this variable only where no options are given.
+    is_plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
+    limits: Any = {"timeout": TIMEOUT, "connect_timeout": TIMEOUT, "allow_http": is_plain}
     try:
         if location.startswith(("/", "file://")):
             return LocalStore(location.removeprefix("file://"), mkdir=True)
@@ -128,6 +134,7 @@ def _open(location: str) -> Any:  # noqa: ANN401 - a store of an optional packag
 
 
 def _describe(error: Exception) -> str:
-    """The first line of obstore's text, without the query of a signed URL."""
-    line = (str(error).strip().splitlines() or [""])[0]
+    """The first line of obstore's text, without the query of a signed URL, and without times: the same fault
+    is logged once."""
+    line = _TIMES.sub("", (str(error).strip().splitlines() or [""])[0])
     return f"{type(error).__name__}: {line.partition('?')[0]}"[:300]
