@@ -21,6 +21,7 @@ TIMEOUT = timedelta(seconds=10)  # of one request
 MAX_OBJECT_BYTES = 32 * 1024 * 1024  # compressed and not: of an index of 50,000 jobs
 MAX_LISTED = 200_000
 
+_QUERY = re.compile(r"\?\S*")
 _TIMES = re.compile(r" in [0-9.]+[a-zµ]+(?:, after \d+ retries, max_retries: \d+, retry_timeout: \w+)?")
 
 T = TypeVar("T")
@@ -137,4 +138,4 @@ def _describe(error: Exception) -> str:
     """The first line of obstore's text, without the query of a signed URL, and without times: the same fault
     is logged once."""
     line = _TIMES.sub("", (str(error).strip().splitlines() or [""])[0])
-    return f"{type(error).__name__}: {line.partition('?')[0]}"[:300]
+    return f"{type(error).__name__}: {_QUERY.sub('', line)}"[:300]
