@@ -292,6 +292,8 @@ def test_opentelemetrys_descriptors_read_what_the_server_pushes() -> None:
     assert point.as_double == 0.42
     assert {each.key: each.value.string_value for each in point.attributes}["kubeflow.job.name"] == "bert"
     assert point.exemplars[0].trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
+    reported = [each.as_double for each in metrics["trainjob_reported_value"].gauge.data_points]
+    assert [repr(value) for value in reported] == ["1.25", "nan"]
     (attempts,) = metrics["trainjob_attempts_total"].sum.data_points
     assert metrics["trainjob_attempts_total"].sum.is_monotonic
     assert attempts.start_time_unix_nano < attempts.time_unix_nano

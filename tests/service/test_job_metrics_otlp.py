@@ -33,7 +33,7 @@ def pusher(post: Post, *documents: JobProgress, is_owner: bool = True, interval_
     source = JobMetricsSource(
         store=store,
         most=1000,
-        metrics=frozenset(("loss",)),
+        metrics=frozenset(("loss", "accuracy")),
         kinds=lambda: {"trainjobs": "TrainJob"},
         is_owner=lambda: is_owner,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import math
 import re
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -22,7 +23,7 @@ import structlog
 from visibility_api import __version__
 from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
-from visibility_api.store import Entry
+from visibility_api.jobs.summary import JobProgress
 
 from .exposition import JobMetricsSource, choose, grow
 from .families import FAMILIES, Family, Shown
@@ -116,76 +117,92 @@ class OtlpPush:
         chosen, _ = choose(source.store.list(frozenset(kinds)).entries, source.most)
         seconds, self._seconds = self._seconds, {}
         for start in range(0, len(chosen), BATCH_JOBS):
-            points: dict[str, list[Any]] = {}
+            points: dict[str, list[bytes]] = {}
             for place, entry in enumerate(chosen[start : start + BATCH_JOBS], start=1):
                 ref = entry.document.job.ref
                 self._seconds[ref] = grow(seconds.get(ref, {}), entry.document)
-                self._add(points, entry, kinds[ref.resource])
+                self._add(points, entry.document, kinds[ref.resource])
                 if place % AT_ONCE == 0:
                     await asyncio.sleep(0)
             await self._post(await asyncio.to_thread(encode, points))
 
-    def _add(self, points: dict[str, list[Any]], entry: Entry, kind: str) -> None:
-        document = entry.document
+    def _add(self, points: dict[str, list[bytes]], document: JobProgress, kind: str) -> None:
         job, pods = document.job, self._source.pods(document.job)
         shown = Shown(document, pods, self._seconds[job.ref], self._source.metrics)
-        begun_at = job.created_at or document.started_at
         common = {
             "k8s.namespace.name": job.ref.namespace,
             "kubeflow.job.kind": kind,
             "kubeflow.job.name": job.ref.name,
             "kubeflow.job.status": str(document.phase),
         }
-        now_ns = str(self._now_ns())
+        begins = b'{"attributes":[%s' % _attributes(common)
+        timed = b'],"timeUnixNano":"%d"' % (now_ns := self._now_ns())
+        begun_at = job.created_at or document.started_at
+        since = timed
+        if begun_at is not None:
+            since += b',"startTimeUnixNano":"%d"' % (int(begun_at.timestamp()) * 10**9)
+        traced = b""
+        if job.hints.traceparent is not None:
+            _, trace_id, span_id, _ = job.hints.traceparent.encode().split(b"-")
+            traced = b',"exemplars":[{"traceId":"%s","spanId":"%s","timeUnixNano":"%d"' % (
+                trace_id,
+                span_id,
+                now_ns,
+            )
         for family in FAMILIES:
+            found = points.setdefault(family.name, [])
+            when = since if family.type == "counter" else timed
             for labels, value in _samples(family, shown):
-                point: dict[str, Any] = {
-                    "attributes": _attributes({**common, **labels}),
-                    "timeUnixNano": now_ns,
-                    "asDouble": float(value),
-                }
-                if family.type == "counter" and begun_at is not None:
-                    point["startTimeUnixNano"] = str(int(begun_at.timestamp()) * 10**9)
-                if (trace := job.hints.traceparent) is not None:
-                    _, trace_id, span_id, _ = trace.split("-")
-                    exemplar = {"timeUnixNano": now_ns, "asDouble": float(value)}
-                    point["exemplars"] = [{**exemplar, "traceId": trace_id, "spanId": span_id}]
-                points.setdefault(family.name, []).append(point)
+                number = b',"asDouble":' + _number(value)
+                exemplar = b"%s%s}]" % (traced, number) if traced else b""
+                found.append(b"%s%s%s%s%s}" % (begins, _labels(labels), when, number, exemplar))
 
 
-def encode(points: Mapping[str, Sequence[Any]]) -> bytes:
+def encode(points: Mapping[str, Sequence[bytes]]) -> bytes:
     """An ExportMetricsServiceRequest, compressed. On a thread: nothing else has its `points`."""
     metrics = []
     for family in FAMILIES:
-        data: dict[str, Any] = {"dataPoints": points.get(family.name, [])}
-        if data["dataPoints"]:
-            kind = "gauge"
+        if found := points.get(family.name):
+            head = msgspec.json.encode({"name": family.name, "description": family.help})[:-1]
+            kind, more = b"gauge", b""
             if family.type == "counter":
-                kind, data = "sum", {**data, "aggregationTemporality": CUMULATIVE, "isMonotonic": True}
-            metrics.append({"name": family.name, "description": family.help, kind: data})
-    resource = {
-        "attributes": _attributes({"service.name": "trainjob-visibility", "service.version": __version__})
-    }
-    scope = {"name": "visibility_api.job_metrics", "version": __version__}
-    request = {
-        "resourceMetrics": [{"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}]
-    }
-    return gzip.compress(msgspec.json.encode(request), 1)
+                kind, more = b"sum", b',"aggregationTemporality":%d,"isMonotonic":true' % CUMULATIVE
+            metrics.append(b'%s,"%s":{"dataPoints":[%s]%s}}' % (head, kind, b",".join(found), more))
+    resource = _attributes({"service.name": "trainjob-visibility", "service.version": __version__})
+    scope = msgspec.json.encode({"name": "visibility_api.job_metrics", "version": __version__})
+    body = (
+        b'{"resourceMetrics":[{"resource":{"attributes":[%s]},"scopeMetrics":[{"scope":%s,"metrics":[%s]}]}]}'
+    )
+    return gzip.compress(body % (resource, scope, b",".join(metrics)), 1)
 
 
-def _samples(family: Family, job: Shown) -> Iterator[tuple[dict[str, str], float]]:
-    if family.value is not None:
-        value = family.value(job.document)
-        if value is not None:
-            yield {}, value
-        return
-    for text, value in family.samples(job):
-        yield {name: _ESCAPED.sub(_unescape, quoted) for name, quoted in _LABEL.findall(text)}, value
+def _samples(family: Family, job: Shown) -> Iterable[tuple[str, float]]:
+    if family.value is None:
+        return family.samples(job)
+    value = family.value(job.document)
+    return () if value is None else (("", value),)
+
+
+def _number(value: float) -> bytes:
+    """As protobuf's JSON has it, which has words for what is not finite."""
+    if isinstance(value, int) or math.isfinite(value):
+        return repr(float(value)).encode()
+    return b'"NaN"' if math.isnan(value) else b'"Infinity"' if value > 0 else b'"-Infinity"'
+
+
+@lru_cache(maxsize=65536)
+def _labels(text: str) -> bytes:
+    """Labels as a Family writes them, each after a comma."""
+    found = {name: _ESCAPED.sub(_unescape, quoted) for name, quoted in _LABEL.findall(text)}
+    return b"," + _attributes(found) if found else b""
 
 
 def _unescape(found: re.Match[str]) -> str:
     return "\n" if found[1] == "n" else found[1]
 
 
-def _attributes(given: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"key": name, "value": {"stringValue": value}} for name, value in given.items()]
+def _attributes(given: Mapping[str, str]) -> bytes:
+    """Without the brackets around them."""
+    return msgspec.json.encode(
+        [{"key": name, "value": {"stringValue": value}} for name, value in given.items()]
+    )[1:-1]
