@@ -16,9 +16,10 @@ class Fault(enum.Enum):
 
     HANGS = "accepted, then nothing: no output, no status, no end"
     DROPS = "half of the output, then the connection is cut"
+    FLOODS = "lines without end, which begin as those of ranks do"
 
 
-_OTHER_COMMAND = {Fault.HANGS: ["sleep", "infinity"]}
+_OTHER_COMMAND = {Fault.HANGS: ["sleep", "infinity"], Fault.FLOODS: ["yes", "@rank 0"]}
 
 
 class FaultyAgent:

@@ -11,7 +11,7 @@ from tests.e2e.cluster import Cluster, ExecPath
 from tests.e2e.exec_faults import Fault
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import GIGABYTE, REPORTING, SILENT
-from tests.e2e.visibility_server import VisibilityServer
+from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
 _MEBIBYTE = 2**20
@@ -61,6 +61,35 @@ def test_an_exec_that_drops_half_way_is_no_document(
         assert "steps" not in document["status"]
         assert condition(document["status"], "Reporting")["status"] == "False"
     workspace.wait_reporting("dropping")
+
+
+def test_pods_that_answer_an_exec_badly_cost_their_own_report_and_diagnosis(
+    workspace: Workspace, cluster: Cluster
+) -> None:
+    """Which is read in their pods: the progress file; files and processes of ranks."""
+    found = {
+        Fault.FLOODS: ("TooLarge", "it printed too much"),
+        Fault.HANGS: ("ProbeTimeout", "it did not answer in time"),
+        Fault.DROPS: ("NotJSON", "No rank could be read"),
+    }
+    for fault in found:
+        workspace.start_job(fault.name.lower(), REPORTING, annotations={"interval": "2s"})
+    for fault, (reason, why) in found.items():
+        name = fault.name.lower()
+        workspace.wait_reporting(name)
+        with cluster.agent.inject(workspace.name, fault):
+            path = f"{PREFIX}/namespaces/{workspace.name}/trainjobs/{name}/diagnose"
+            asked = workspace.admin.kubectl("create", "--raw", path, "-f", "/dev/null")
+            assert '"code":202' in asked.stdout, asked.stderr
+            document = workspace.wait_document(
+                name,
+                lambda status, reason=reason: (
+                    "diagnosis" in status and status["observation"]["reason"] == reason
+                ),
+                what=f"{fault.value}: is not read",
+            )
+        assert why in document["status"]["diagnosis"]["message"]
+        assert document["status"]["steps"]["current"] > 0
 
 
 def test_a_pod_deleted_while_it_is_being_probed_leaves_the_last_report(

@@ -249,8 +249,11 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_pods_are_listed_when_they_are_asked_for_and_again_with_the_next_attempt_or_later() -> None:
-    cluster = Cluster([replica(0, {}), replica(1, {})], [replica(0, {})], ApiError(500), [replica(0, {})])
+@pytest.mark.parametrize("fault", [ApiError(500), RuntimeError("which nobody has foreseen")])
+def test_pods_are_listed_when_they_are_asked_for_and_again_with_the_next_attempt_or_later(
+    fault: Exception,
+) -> None:
+    cluster = Cluster([replica(0, {}), replica(1, {})], [replica(0, {})], fault, [replica(0, {})])
 
     @in_virtual_time
     async def scene() -> None:

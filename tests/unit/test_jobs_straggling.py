@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +17,11 @@ from trainjob_progress.document import Snapshot, encode
 from trainjob_progress.ranks import make_columns
 from visibility_api.diagnosis.claims import PodState, work_of
 from visibility_api.diagnosis.reading import RankState, RankWork, read_pod
+from visibility_api.jobs import straggling
 from visibility_api.jobs.job import Phase, ProbeHints, Thresholds
 from visibility_api.jobs.straggling import REPORTS
 from visibility_api.reports.document import Progress
-from visibility_api.reports.ranks import NO_RANKS, Ranks, read_ranks
+from visibility_api.reports.ranks import NO_RANKS, RankRow, Ranks, make_ranks, read_ranks
 from visibility_api.reports.report import parse_report
 
 from .bench import Bench, at
@@ -77,6 +79,24 @@ class TestSimulatedRuns:
             assert paces.judge_files(random.Random(f"0 even {number}")).falsely is None, number
             found = paces.judge_files(random.Random(f"0 lags {number}"), lags=True)
             assert (found.rightly is not None, found.falsely) == (True, None), number
+
+
+def test_of_very_many_slow_ranks_the_slowest_few_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with all others: a job whose pods claim 8,192 kept the event loop for 1.5 s."""
+    compared: list[float] = []
+    is_beyond = straggling._is_beyond
+
+    def counted(seconds: float, *of: Any) -> bool:
+        compared.append(seconds)
+        return is_beyond(seconds, *of)
+
+    monkeypatch.setattr(straggling, "_is_beyond", counted)
+    rows = [RankRow(rank, "", None, 1.0 if rank < 510 else float(rank)) for rank in range(1000)]
+    found = straggling.Gathered().advance(
+        make_ranks(T0, rows, is_median=True), T0, attempt="a", factor=None, pause_s=60.0
+    )
+    assert [each.rank for each in found.slow] == list(range(992, 1000))
+    assert compared == list(range(992, 1000))
 
 
 class TestTheCondition:

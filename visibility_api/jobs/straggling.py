@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from heapq import nlargest
 
 import msgspec
 from msgspec.structs import replace
@@ -120,9 +121,16 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         # The median of all but a slow one is no less than this.
         limit_s = factor * ordered[0 if self.is_median else (len(ordered) - 2) // 2]
         slow = []
+        candidates = [
+            (seconds, row.rank)
+            for row, seconds in step_s
+            if seconds > limit_s and seconds >= LEAST_SHARE * (row.whole_s or 0.0)
+        ]
+        new = nlargest(MAX_SLOW, (each for each in candidates if each[1] not in held))
+        compared = {rank for _, rank in (*new, *(each for each in candidates if each[1] in held))}
         for row, seconds in step_s:
             before = held.pop(row.rank, None)
-            if seconds > limit_s and seconds >= LEAST_SHARE * (row.whole_s or 0.0):
+            if row.rank in compared:
                 others = ordered.copy()
                 others.remove(seconds)
                 middle_s = _median(others)

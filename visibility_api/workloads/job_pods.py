@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
+import structlog
 from cachetools import LRUCache
 
+from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .pod_lists import TIMEOUT_S, PodLists
+
+log = structlog.get_logger("visibility.server")
 
 BETWEEN_S, IDLE_S = 0.2, 1.0
 AGAIN_S, AGAIN_AFTER_FAILURE_S = 600.0, 60.0
@@ -80,5 +84,8 @@ class JobPods:
                     if pod.status.phase not in ENDED and len(found) < MAX_OF_JOB:
                         found.append((pod.metadata.name, pod.spec.node_name or ""))
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE):
+            again_s = AGAIN_AFTER_FAILURE_S
+        except Exception as error:  # of one job: docs/decisions/0005
+            log.error("pods of a job not listed", job=str(ref), **describe_fault(error))
             again_s = AGAIN_AFTER_FAILURE_S
         self._kept[ref] = _Kept(attempt, self._clock() + again_s, tuple(found))
