@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import itertools
 import json
 import math
 import statistics
@@ -275,16 +274,12 @@ async def _watches(at: Scene, meter: Meter) -> dict[str, Figure]:
 
 
 async def _pushes(at: Scene, meter: Meter) -> dict[str, Figure]:
-    turns = itertools.count(1)
-
     async def push_all() -> float:
         # Elsewhere, for it waits for its sockets.
-        await asyncio.to_thread(
-            push.push_all, at.ours, next(turns), ca=at.ca_file, jobs=PUSHERS, pushes=PUSHES
-        )
+        await asyncio.to_thread(push.push_all, at.ours, ca=at.ca_file, jobs=PUSHERS, pushes=PUSHES)
         return PUSHERS * PUSHES
 
-    await asyncio.to_thread(push.push_all, at.ours, 0, ca=at.ca_file, jobs=PUSHERS, pushes=1)
+    await asyncio.to_thread(push.push_all, at.ours, ca=at.ca_file, jobs=PUSHERS, pushes=1)
     await asyncio.sleep(2.0)
     found = await meter.net(push_all, rounds=ROUNDS + 2)
     return {"push, us CPU": replace(found, value=1e6 * found.value)}

@@ -12,8 +12,9 @@ import socket
 import ssl
 import sys
 import tempfile
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,8 @@ JOBS = 2500  # at 5 pushes a second each, as many as a core takes
 PUSHES = 8  # of each job a round: within its burst
 ROUNDS = 4
 CONNECTIONS = 64
+STEPS_PER_S, PAUSE_S = 20.0, 5.0
+BEGAN = datetime.now(UTC)
 BARE = "/bare"
 METRICS = {
     "loss": "0.2347",
@@ -44,12 +47,13 @@ def token(number: int, rank: int = 0) -> str:
     return f"{kubernetes.POD_TOKEN}{number:05d}{rank:05d}-".ljust(TOKEN_CHARACTERS, "x")
 
 
-def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:
-    """What Hugging Face's callback sends, with urllib's headers."""
-    pairs = {**METRICS, "current_step": str(turn), "total_steps": "100000"}
+def message(number: int, at: datetime, path: str = PATH) -> bytes:
+    """What Hugging Face's callback sends, with urllib's headers. The run makes so many steps a second."""
+    step = int(STEPS_PER_S * (at - BEGAN).total_seconds())
+    pairs = {**METRICS, "current_step": str(step), "total_steps": "10000000"}
     status = {
         "lastUpdatedTime": at.isoformat(),
-        "progressPercentage": turn % 100,
+        "progressPercentage": 3,
         "estimatedRemainingSeconds": 795,
         "metrics": [{"name": name, "value": value} for name, value in pairs.items()],
     }
@@ -63,26 +67,24 @@ def message(number: int, turn: int, at: datetime, path: str = PATH) -> bytes:
     return head.encode() + body
 
 
-def push_all(server: Server, turn: int, *, ca: Path, jobs: int, pushes: int, path: str = PATH) -> float:
+def push_all(server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PATH) -> float:
     """Microseconds of the server's CPU for one of `pushes` of each job. Raises when one is not answered 200.
 
     Sends on all connections before it reads from any: a client that slept for each answer would have the
     server wake it each time, which clients on other machines do not.
     """
     context = ssl.create_default_context(cafile=ca)
-    began = datetime.now(UTC)
     sockets = []
     for _ in range(CONNECTIONS):
         raw = socket.create_connection(("127.0.0.1", server.port), timeout=30)
         sockets.append(context.wrap_socket(raw, server_hostname="localhost"))
-    messages = [
-        message(number, turn * pushes + count, began + timedelta(seconds=turn * pushes + count), path)
-        for count in range(pushes)
-        for number in range(jobs)
-    ]
+    numbers = [number for _ in range(pushes) for number in range(jobs)]
     cpu = cpu_s(server.pid)
-    for first in range(0, len(messages), CONNECTIONS):
-        batch = list(zip(sockets, messages[first : first + CONNECTIONS], strict=False))
+    for first in range(0, len(numbers), CONNECTIONS):
+        batch = [
+            (connection, message(number, datetime.now(UTC), path))
+            for connection, number in zip(sockets, numbers[first : first + CONNECTIONS], strict=False)
+        ]
         for connection, sent in batch:
             connection.sendall(sent)
         for connection, _ in batch:
@@ -90,7 +92,7 @@ def push_all(server: Server, turn: int, *, ca: Path, jobs: int, pushes: int, pat
     spent_s = cpu_s(server.pid) - cpu
     for connection in sockets:
         connection.close()
-    return 1e6 * spent_s / len(messages)
+    return 1e6 * spent_s / len(numbers)
 
 
 def _expect_200(connection: ssl.SSLSocket) -> None:
@@ -105,7 +107,7 @@ def _expect_200(connection: ssl.SSLSocket) -> None:
         left -= len(connection.recv(65536))
 
 
-async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
+async def measure(jobs: int = JOBS, rounds: int = ROUNDS, settle_s: float = 0.0) -> None:
     """Prints a first push of each job, then the best of the rounds after it, in turns: of a server by itself,
     one with a data directory, two of which one follows the other, and a bare application."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
@@ -113,7 +115,7 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
         cert, key, ca = certificates(directory)
         tls = ("--cert", str(cert), "--key", str(key))
         kube_port, bare_port = free_port(), free_port()
-        (directory / "echo.json").write_bytes(message(0, 0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
+        (directory / "echo.json").write_bytes(message(0, datetime.now(UTC)).partition(b"\r\n\r\n")[2])
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
         kept = ("--data-dir", str(directory / "data"))
         ports = free_port(), free_port()
@@ -138,23 +140,27 @@ async def measure(jobs: int = JOBS, rounds: int = ROUNDS) -> None:
             is_first = b"visibility_log_owner 1.0" in await fetch(one, ca, "/metrics")
             owner, follower = (one, other) if is_first else (other, one)
             await asyncio.sleep(2)  # the lists of the watches
-            _tell("first push", push_all(ours, 0, ca=ca, jobs=jobs, pushes=1))
+            _tell("first push", push_all(ours, ca=ca, jobs=jobs, pushes=1))
             for server in (keeping, owner):
-                push_all(server, 0, ca=ca, jobs=jobs, pushes=1)
+                push_all(server, ca=ca, jobs=jobs, pushes=1)
+            ends = time.monotonic() + settle_s
+            while (due := time.monotonic() + PAUSE_S) < ends:
+                for server in (ours, keeping, owner):
+                    push_all(server, ca=ca, jobs=jobs, pushes=1)
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
             await asyncio.sleep(2)  # buckets fill up
             best: dict[str, float] = {}
-            for turn in range(1, rounds + 1):
+            for _ in range(rounds):
                 cost_us = {}
                 for name, server, path in (
                     ("push", ours, PATH), ("kept", keeping, PATH), ("bare", ceiling, BARE)
                 ):  # fmt: skip
-                    cost_us[name] = push_all(server, turn, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
+                    cost_us[name] = push_all(server, ca=ca, jobs=jobs, pushes=PUSHES, path=path)
                 cpu = cpu_s(follower.pid)
-                cost_us["owner"] = push_all(owner, 2 * turn, ca=ca, jobs=jobs, pushes=PUSHES)
+                cost_us["owner"] = push_all(owner, ca=ca, jobs=jobs, pushes=PUSHES)
                 cost_us["follower"] = 1e6 * (cpu_s(follower.pid) - cpu) / (jobs * PUSHES)
                 await asyncio.sleep(1)  # buckets fill up
-                turn_of_forwarded = 2 * turn + 1
-                cost_us["forwarding"] = push_all(follower, turn_of_forwarded, ca=ca, jobs=jobs, pushes=PUSHES)
+                cost_us["forwarding"] = push_all(follower, ca=ca, jobs=jobs, pushes=PUSHES)
                 await asyncio.sleep(1)
                 best = {name: min(us, best.get(name, us)) for name, us in cost_us.items()}
             for name, cost_us in best.items():
@@ -185,9 +191,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--settle", type=float, default=0.0, help="seconds for which the runs go on before")
     given = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(measure(given.jobs, given.rounds))
+        runner.run(measure(given.jobs, given.rounds, given.settle))
     return 0
 
 

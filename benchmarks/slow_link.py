@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 
 import uvloop
@@ -64,6 +65,8 @@ def main() -> None:
     parser.add_argument("--to", type=int, required=True, help="port of the server")
     parser.add_argument("--rate", type=Path, required=True, help="file with bytes a second")
     given = parser.parse_args()
+    if os.sched_getscheduler(0) == os.SCHED_RR:  # with `chrt -r 5` it comes after who measures
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(3))
     uvloop.run(serve(given.port, given.to, given.rate))
 
 
