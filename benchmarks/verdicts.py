@@ -6,7 +6,9 @@ N healthy runs (tests/rhythms.py, tests/courses.py: long loading, long evaluatio
 data; spikes, heavy-tailed noise, raised learning rates, harder data, overflowing gradients), N that hang and
 N that diverge, through the tracker, probed each 15 s or pushed each 5 s. And N runs of 2 to 500 ranks, of
 which rank 0 reports (tests/paces.py: noise, unequal work, checkpoints, waits), and N in which one becomes 2.6
-to 8 times as slow. The same by the ranks' own files, where it becomes 1.6 to 8 times as slow.
+to 8 times as slow. And the healthy and hanging ones
+once more, whose ranks are read where they stand still (tests/captures.py). The same by the ranks' own files,
+where one becomes 1.6 to 8 times as slow.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import argparse
 import random
 import statistics
 
-from tests import paces, verdicts
+from tests import captures, paces, verdicts
 
 RUNS = 1000
 
@@ -48,6 +50,7 @@ def show(runs: int = RUNS, seed: int = 0) -> None:
         f"{runs} that diverge    {len(found) / runs:.1%} found, {early} before; after "
         f"{statistics.median(found):.0f} reports (median)"
     )
+    _show_captures(runs, seed)
     _show_straggling(runs, seed)
     _show_files(runs, seed)
 
@@ -68,6 +71,36 @@ def _show_quick(runs: int, seed: int) -> None:
         f"{runs} quick that hang  {len(after_s) / runs:.1%} found within an hour, {early} before; "
         f"{soon / runs:.0%} within 5 min; after {statistics.median(after_s):.0f} s (median)"
     )
+
+
+def _show_captures(runs: int, seed: int) -> None:
+    """The same runs, whose ranks are read where they stand still."""
+    for is_quick in (False, True):
+        kind = "quick" if is_quick else "healthy"
+        found = [
+            verdicts.judge(
+                random.Random(f"{seed} {kind} {number}"),
+                is_quick=is_quick,
+                captured=random.Random(f"{seed} captures {number}"),
+            )
+            for number in range(runs)
+        ]
+        print(f"{runs} {kind}, ranks read {sum(each.was_stalled for each in found)} were said to stall")
+        for hang in captures.HANGS:
+            some = [
+                verdicts.judge(
+                    random.Random(f"{seed} {kind} hang {number}"),
+                    is_quick=is_quick,
+                    hangs=True,
+                    captured=random.Random(f"{seed} captures {number}"),
+                    doing=hang,
+                )
+                for number in range(max(1, runs // 10))
+            ]
+            after_s = statistics.median(each.stalled_after_s or verdicts.STAYS_S for each in some)
+            print(
+                f"  {hang}: {sum(each.was_stalled for each in some)} before; after {after_s:.0f} s (median)"
+            )
 
 
 def _show_straggling(runs: int, seed: int) -> None:

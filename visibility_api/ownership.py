@@ -322,7 +322,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         pod_lists,
         rank_states,
         find=partial(_find_document, jobs),
-        found=tracker.diagnosed,
+        found=lambda ref, found, is_told: tracker.diagnosed(ref, found, is_told=is_told),
         refusals=refusals,
     )
     logs = sources_to_probe.get("logs")

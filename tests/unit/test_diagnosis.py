@@ -17,7 +17,7 @@ from visibility_api.diagnosis.claims import MAX_STATES, PodState
 from visibility_api.diagnosis.judging import diagnose
 from visibility_api.diagnosis.places import place_of
 from visibility_api.diagnosis.reading import MAX_FRAMES, MAX_PARTS, MAX_PLAIN, MAX_RANKS, RankState, read_pod
-from visibility_api.diagnosis.result import MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges
+from visibility_api.diagnosis.result import AT_WORK, MAX_GROUPS, MAX_RANGES, MAX_SUSPECTS, as_ranges
 
 NOW = datetime(2026, 1, 23, 10, 30, tzinfo=UTC)
 ALL_REDUCE = ("torch.distributed.distributed_c10d:all_reduce:2810", "train:step:30", "train:main:9")
@@ -601,3 +601,40 @@ def test_hostile_output_makes_a_diagnosis_of_our_own_words(outputs: list[bytes])
         assert each.where.isascii()
         assert all(len(frame) < 200 and "/" not in frame and frame.isprintable() for frame in each.frames)
     assert made.read <= len(outputs) * max(MAX_RANKS, MAX_PLAIN)
+
+
+COMPILES = ("jax._src.compiler:backend_compile:300", "train:main:4")
+SAVES = ("torch.serialization:save:850", "train:main:26")
+USES, NOTHING = (
+    "uses a CPU or an accelerator in",
+    "uses a CPU or an accelerator, nor changes its place",
+)
+DEVICE = ("torch.cuda:synchronize:1040", "train:main:31")
+
+
+@pytest.mark.parametrize(
+    ("found", "shows", "evidence"),
+    [
+        (
+            but(2, OWN, is_busy=True, for_s=5),
+            AT_WORK,
+            "Rank 2 uses a CPU or an accelerator in the program's own code.",
+        ),
+        (but(2, COMPILES, is_busy=True), AT_WORK, f"Rank 2 {USES} compilation."),
+        (but(2, SAVES, section="checkpointSave"), AT_WORK, "Rank 2 marks a checkpoint."),
+        (pods(state(0, DEVICE, is_busy=True)), "", ""),  # it may wait, by spinning
+        (but(2, OWN, is_busy=True), "", ""),
+        (but(2, ALL_REDUCE, is_busy=True, for_s=5), "", ""),
+        (but(2, OWN, state="held", is_busy=True, for_s=5), "", ""),
+        (
+            of_one_pod(4, world_size=4),
+            "idle",
+            "All 4 ranks were read: none uses a CPU or an accelerator, nor changes its place.",
+        ),
+        (of_one_pod(4, world_size=5), "", ""),
+        ([*of_one_pod(3), PodState(name="x", unread="no")], "", ""),
+    ],
+)
+def test_what_ranks_that_make_no_step_show(found: list[PodState], shows: str, evidence: str) -> None:
+    made = diagnose(found, NOW)
+    assert (made.shows, made.evidence) == (shows, evidence)

@@ -11,11 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import JOB, KILLED, RANK0, REF, T0, job_ref
-from visibility_api.diagnosis.result import Diagnosis
+from visibility_api.diagnosis.result import AT_WORK, IDLE, Diagnosis
 from visibility_api.jobs.job import Phase, ProbeHints, Rank0, Termination, Thresholds
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import Tracker
+from visibility_api.jobs.training_health import stalled_after_s
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.marks import EVALUATION, Marks
 
@@ -125,6 +126,40 @@ def test_ranks_of_a_stall_are_read_again_while_that_has_told_nothing(bench: Benc
         found = Diagnosis(at=bench.now, reason=reason, message="It waits.")
         bench.tracker.diagnosed(REF, found)
         assert len(bench.suspected) == expected
+
+
+@pytest.mark.parametrize("is_read_again", [True, False])
+def test_a_rank_that_works_puts_a_stall_off_while_it_is_seen_to_and_not_for_ever(
+    bench: Bench, is_read_again: bool
+) -> None:
+    stand_still(bench, 0)
+    working = Diagnosis(
+        at=T0, reason="Compiling", message="It compiles.", shows=AT_WORK, evidence="Rank 0 uses a CPU."
+    )
+    record, seen = bench.tracker._records[REF], []
+    assert record.report is not None
+    limit_s = stalled_after_s(record, record.report)
+    for still_s in range(15, 3 * int(limit_s), 15):
+        bench.advance(15)
+        if is_read_again or still_s <= 60:
+            bench.tracker.diagnosed(REF, replace(working, at=bench.now), is_told=False)
+        bench.report(9)
+        seen.append(bench.condition("Stalled"))
+        if seen[-1][1] == "AtWork":
+            assert bench.shown("Stalled").message.endswith(" Rank 0 uses a CPU.")
+    first = seen.index(("True", "NoAdvance"))
+    assert first * 15 in range(int(limit_s * (2 if is_read_again else 1)) - 30, int(limit_s * 2.1))
+    assert (("False", "AtWork") in seen) is is_read_again
+    assert seen[first:] == [("True", "NoAdvance")] * (len(seen) - first)
+    assert first * 15 < limit_s + 30 or is_read_again
+    assert bench.memory().diagnosis is None
+
+
+def test_the_message_of_a_stall_has_the_evidence(bench: Bench) -> None:
+    stand_still(bench, 140)
+    says = "All 8 ranks were read: none uses a CPU."
+    bench.tracker.diagnosed(REF, replace(HANG, shows=IDLE, evidence=says))
+    assert bench.shown("Stalled").message.endswith(f" All wait. {says}")
 
 
 @pytest.mark.parametrize("annotation", [600.0, math.inf])

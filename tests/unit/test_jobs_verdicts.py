@@ -55,6 +55,25 @@ class TestSimulatedRuns:
         assert not any(each.was_stalled for each in some)
         assert sum(each.stalled_after_s is not None for each in some) >= 0.95 * RUNS
 
+    @pytest.mark.parametrize(("hang", "least"), [("collective", 0.5), ("SIGSTOP", 0.5), ("GIL", 0.0)])
+    def test_what_ranks_show_tells_a_hang_sooner_and_no_healthy_run_stalls(
+        self, hang: str, least: float
+    ) -> None:
+        def judge(number: int, *, is_read: bool, doing: str = "") -> verdicts.Verdict:
+            captured = random.Random(f"read {number}") if is_read else None
+            return verdicts.judge(
+                random.Random(f"hang {number}"), hangs=bool(doing), captured=captured, doing=doing
+            )
+
+        sooner = 0
+        for number in range(8):
+            assert not judge(number, is_read=True).was_stalled, number
+            plain, read = (judge(number, is_read=is_read, doing=hang) for is_read in (False, True))
+            assert not read.was_stalled
+            assert (read.stalled_after_s or 3600) <= (plain.stalled_after_s or 3600)
+            sooner += (read.stalled_after_s or 3600) < (plain.stalled_after_s or 3600)
+        assert sooner >= least * 8
+
     def test_a_run_that_diverges_is_found_and_not_before(self) -> None:
         some = [verdicts.judge(random.Random(f"diverge {number}"), diverges=True) for number in range(RUNS)]
         found = [(each.diverged_at, each.breaks_at) for each in some if each.diverged_at is not None]

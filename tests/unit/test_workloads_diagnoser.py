@@ -61,6 +61,7 @@ class Bench:
         self.asked: list[Sequence[PodState]] = []
         self.requested: list[bool] = []
         self.found: list[Diagnosis] = []
+        self.untold = 0
         self.now = 100.0
         self.is_hang, self.reason = False, "NotKnown"
         self.refusal: ApiError | None = None
@@ -76,9 +77,11 @@ class Bench:
             clock=lambda: self.now,
         )
 
-    def _found(self, ref: JobRef, found: Diagnosis) -> None:
+    def _found(self, ref: JobRef, found: Diagnosis, is_told: bool) -> None:
         assert ref == JOB.ref
-        self.found.append(found)
+        self.untold += not is_told
+        if is_told:
+            self.found.append(found)
 
     async def diagnose(
         self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, is_requested: bool
@@ -192,7 +195,7 @@ async def test_a_run_that_stands_still_is_read_ever_less_often_and_told_only_if_
         await until(lambda: len(bench.asked) == 1)
         bench.now += 100
         bench.diagnoser.suspect(JOB.ref, 220)  # half of that time has not passed since
-        assert bench.found == []
+        assert (bench.found, bench.untold) == ([], 1)
         bench.now += 200
         bench.is_hang = True
         bench.diagnoser.suspect(JOB.ref, 420)

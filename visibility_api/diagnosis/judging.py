@@ -9,13 +9,12 @@ from datetime import datetime
 from visibility_api.errors.text import harmless
 
 from .claims import PodState, Seen, believe, is_complete
+from .evidence import is_hang, weigh
 from .places import COLLECTIVE, PERHAPS
 from .result import MAX_FRAMES, MAX_GROUPS, MAX_SUSPECTS, Diagnosis, Group, Suspect, as_ranges
 from .words import HINTS, STATES, plural, span, where_of
 
 MAX_NAMED = 3  # suspects in the sentence
-STILL_S = 80.0  # at one place: stacks are sampled from half a minute after the last step on
-GONE = ("ended", "over", "stopped")
 MOST = 0.5  # of the ranks, which others are outside of
 
 
@@ -31,6 +30,7 @@ def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = Fal
     reason, message, hint, suspects = _judge(seen, pods, is_whole=is_whole)
     absent = [_of_absent(pod) for pod in pods if pod.not_running and reason != "PodNotRunning"]
     kept = groups[:MAX_GROUPS]
+    shows, says = weigh(seen, is_whole=is_whole)
     return Diagnosis(
         at=at,
         reason=reason,
@@ -42,28 +42,9 @@ def diagnose(pods: Sequence[PodState], at: datetime, *, is_requested: bool = Fal
         others=len(seen) - sum(map(len, kept)),
         unread=unread,
         is_requested=is_requested,
-        is_hang=is_whole and _is_hang(seen),
-    )
-
-
-def _is_hang(seen: Sequence[Seen]) -> bool:
-    """Whether no rank has worked for two minutes, and nothing that is known of them could end that.
-
-    Each waits at one place in a collective or in the backward pass, without CPU or accelerator, or is gone.
-    What waits for data, storage, a service or a process of its own may go on by itself.
-    """
-    waiting = [each.state for each in seen if each.state.state not in GONE]
-    return (
-        len(seen) > 1
-        and all(
-            state.state == ""
-            and state.place.reason in ("InCollective", "InBackward")
-            and state.place.where not in ("send", "recv")  # from and to whom is not known
-            and state.is_busy is False
-            and (state.for_s or 0.0) >= STILL_S
-            for state in waiting
-        )
-        and bool(waiting)
+        is_hang=is_whole and is_hang(seen),
+        shows=shows,
+        evidence=says,
     )
 
 

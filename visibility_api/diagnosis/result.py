@@ -10,6 +10,7 @@ MAX_GROUPS = 8  # the largest ones; of the others the ranks are counted
 MAX_SUSPECTS = 8
 MAX_FRAMES = 8  # of a group, the innermost ones
 MAX_RANGES = 16  # of ranks, as text
+IDLE, AT_WORK = "idle", "at work"
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -45,7 +46,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=F
     others: int = 0  # of these, in no group that is kept
     unread: int = 0  # pods that said nothing
     is_requested: bool = False  # by a user; else a stall was its reason
-    is_hang: bool = False  # no rank works, and none can go on: `judging.is_hang`
+    is_hang: bool = False  # no rank works, and none can go on: `evidence.is_hang`
+    shows: str = ""  # IDLE: no rank works; AT_WORK: one does
+    evidence: str = ""  # the same as a sentence
 
     @property
     def is_vague(self) -> bool:

@@ -50,6 +50,14 @@ class Idleness(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reports: int
 
 
+class Look(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """At the ranks of a run that stood still."""
+
+    at: datetime
+    shows: str  # Diagnosis.shows
+    evidence: str
+
+
 class State(msgspec.Struct, kw_only=True, array_like=True):
     """What of a job outlives a process: `memory` encodes it, as an array in the order of these fields.
 
@@ -87,6 +95,7 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     diagnosis: Diagnosis | None = None  # where its ranks were when they were read last
     missed: Refused | None = None  # `refused` of an earlier attempt
     idle: Idleness | None = None  # of the accelerators, by the last report that says how busy they are
+    look: Look | None = None  # what its ranks showed when they were read last, told or not
 
 
 class Record(State, kw_only=True):

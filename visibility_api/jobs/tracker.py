@@ -30,7 +30,7 @@ from .memory import encode_state, take_state
 from .merge import LOGS, STATUS, TERMINATION, counts, merge, take
 from .observation import Addition, Observation, without_points
 from .pruning import Groups
-from .record import PASSES_IN_S, Record, note_failure, note_reached, summarise
+from .record import PASSES_IN_S, Look, Record, note_failure, note_reached, summarise
 from .saved_account import save_account
 from .summary import JobProgress
 from .training_health import stalled_after_s, suspicious_s
@@ -132,11 +132,14 @@ class Tracker:
             note_failure(record, failure)
             self._show(record, self._now())
 
-    def diagnosed(self, ref: JobRef, diagnosis: Diagnosis) -> None:
-        """The ranks of the job were read."""
+    def diagnosed(self, ref: JobRef, diagnosis: Diagnosis, *, is_told: bool = True) -> None:
+        """The ranks of the job were read. `is_told`: the document has what was found."""
         record = self._records.get(ref)
         if record is not None:
-            record.diagnosis = diagnosis
+            if is_told:
+                record.diagnosis = diagnosis
+            if diagnosis.shows or record.look is not None:
+                record.look = Look(diagnosis.at, diagnosis.shows, diagnosis.evidence)
             self._show(record, self._now())
 
     def rounds_apart(self, ref: JobRef) -> int:

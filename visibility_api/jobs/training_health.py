@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+from visibility_api.diagnosis.result import AT_WORK, IDLE
 from visibility_api.errors.text import join_sentences
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import SECTIONS
@@ -25,6 +26,8 @@ NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have r
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
 # Then its ranks are read: two minutes without an advance, and twice its longest pause.
 SUSPICIOUS_S, SUSPICIOUS_GAPS = 120.0, 2.0
+PUT_OFF = 2.0  # times as long, until a run one of whose ranks works counts as stalled
+LOOK_S = 60.0  # and half of the time that a run stands still: what its ranks have shown is as old at most
 NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
 # Without an improvement: values at least, and share of the run so far. Evaluations are few and say much.
 PLATEAU_EVALUATIONS = (10, 0.3)
@@ -49,8 +52,11 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     still_s = still.total_seconds()
     if still_s <= NEVER_STALLED_S or record.report is None:
         return "False", "Advancing", PLAIN
-    if still_s <= stalled_after_s(record, record.report) and not _is_proven(record):
+    limit_s, shows, evidence = stalled_after_s(record, record.report), *_shown(record, now)
+    if still_s <= limit_s and not _is_proven(record):
         return "False", "Advancing", PLAIN
+    if shows == AT_WORK and still_s <= PUT_OFF * limit_s and not is_held(record, "Stalled", "True"):
+        return "False", "AtWork", f"No advance for {describe_age(still)}. {evidence}"
     if record.failure is not None and not is_held(record, "Stalled", "True"):
         return "Unknown", "NotJudged", "Rank 0 cannot be probed, so it is not known whether it advances."
     section = record.report.marks.section
@@ -63,7 +69,17 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     says = "Check the training process."
     if diagnosis is not None and diagnosis.at >= record.moved_at:
         says = join_sentences(diagnosis.message, diagnosis.hint)
-    return "True", STALLED, f"{message} {says}"
+    return "True", STALLED, join_sentences(f"{message} {says}", evidence if shows == IDLE else "")
+
+
+def _shown(record: Record, now: datetime) -> tuple[str, str]:
+    """What its ranks show, where they were read since its last advance, and lately."""
+    look, moved_at = record.look, record.moved_at
+    if look is None or moved_at is None or look.at < moved_at:
+        return "", ""
+    is_late = (now - look.at).total_seconds() > (now - moved_at).total_seconds() / 2 + LOOK_S
+    is_named = record.job.hints.thresholds.stalled_after_s is not None
+    return ("", "") if is_late or is_named else (look.shows, look.evidence)
 
 
 def _is_proven(record: Record) -> bool:
@@ -83,7 +99,9 @@ def suspicious_s(record: Record, now: datetime) -> float | None:
     if is_held(record, "Stalled", "True"):
         last = record.diagnosis
         return still_s if last is not None and last.at >= moved_at and last.is_vague else None
-    if still_s < SUSPICIOUS_S or still_s < SUSPICIOUS_GAPS * record.pace.longest_gap_s or section_s(report):
+    limit_s = stalled_after_s(record, report)
+    least_s = max(min(SUSPICIOUS_S, limit_s / 2), SUSPICIOUS_GAPS * record.pace.longest_gap_s)
+    if still_s < least_s or section_s(report):
         return None
     is_named = record.job.hints.thresholds.stalled_after_s is not None
     is_judged = record.job.phase is Phase.RUNNING and record.pace.position is not None

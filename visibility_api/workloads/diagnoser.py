@@ -54,8 +54,8 @@ class Limits:
 class Diagnoser:
     """Documents go to `changed`, requests to `request`; `run` has the ranks read, namespaces in turn.
 
-    `find` returns the job's document now. `found` is called with each diagnosis. `capture` None: no source
-    may exec.
+    `find` returns the job's document now. `found` is called with each diagnosis, and whether it is told.
+    `capture` None: no source may exec.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Diagnoser:
         capture: Capture | None,
         *,
         find: Callable[[JobRef], JobProgress | None],
-        found: Callable[[JobRef, Diagnosis], None],
+        found: Callable[[JobRef, Diagnosis, bool], None],
         limits: Limits = Limits(),
         refusals: Refusals | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
@@ -186,8 +186,8 @@ class Diagnoser:
         is_refused = ref.namespace in self._refusals
         times = self._read_at if is_told or (is_wanted and not is_refused) else self._looked_at
         times[ref] = self._clock()
-        if found is not None and is_told:
-            self._found(ref, replace(found, is_requested=ref in self._requested))
+        if found is not None:
+            self._found(ref, replace(found, is_requested=ref in self._requested), is_told)
 
     async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
         """None: there are no pods, or no right to exec there, and nobody has requested it."""
