@@ -85,7 +85,9 @@ class Libtpu:
         if "libtpu" not in sys.modules:
             return []
         try:
-            from libtpu.sdk import tpumonitoring  # type: ignore[import-not-found]  # not here
+            import importlib
+
+            tpumonitoring = importlib.import_module("libtpu.sdk").tpumonitoring
         except Exception:  # an older one
             return []
         busy, used, total = (

@@ -12,6 +12,7 @@ from tests.canary import assert_untold
 from tests.e2e.api import Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import apply_rights
+from tests.e2e.processes import wait_until
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import Workspace
 
@@ -90,14 +91,19 @@ def test_a_gpus_fault_is_the_cause_in_each_job_that_it_has_ended(
             workspace.wait_document(
                 name, lambda status: "other job" in status["failure"]["cause"], what="is told of another job"
             )
+
+        def shown() -> str:
+            """It fails again while this goes on, and is looked at anew."""
+            found = workspace.admin.kubectl("describe", "tjp", "first", "-n", workspace.name).stdout
+            assert "reported a fault of an accelerator" in found
+            table = workspace.admin.kubectl("get", "tjp", "first", "-n", workspace.name, "-o", "wide").stdout
+            assert "AcceleratorFault" in table
+            return found
+
+        assert_untold(wait_until(shown, what="kubectl says it"), where="describe")
     finally:
         for each in (made, other):
             cluster.admin.delete(f"{EVENTS}/{each['metadata']['name']}")
-    described = workspace.admin.kubectl("describe", "tjp", "first", "-n", workspace.name).stdout
-    assert "reported a fault of an accelerator" in described
-    shown = workspace.admin.kubectl("get", "tjp", "first", "-n", workspace.name, "-o", "wide").stdout
-    assert "AcceleratorFault" in shown
-    assert_untold(described, where="describe")
 
 
 @pytest.mark.parametrize(
