@@ -73,7 +73,10 @@ def test_the_commands_that_remove_it_leave_nothing_behind(run: Callable[[str], s
     objects = list(yaml.safe_load_all(render(tmp_path / "rendered", EVERYTHING)))
     applied = [each for each in objects if each["kind"] not in OPERATORS_OWN]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(applied))
-    run(f"kubectl apply --validate=false -f {tmp_path / 'all.yaml'}")
+    apply = f"kubectl apply --validate=false -f {tmp_path / 'all.yaml'}"
+    run(apply)
+    changed = [line.split()[0] for line in run(apply).splitlines() if not line.endswith(" unchanged")]
+    assert changed == ["poddisruptionbudget.policy/visibility-api"]  # kubectl sends its selector each time
     assert len(run(LABELLED).split()) >= len(applied) - 5
     commands = removal()
     assert "apiservice" in commands[0]

@@ -108,7 +108,8 @@ async def check_service(look: Look) -> Finding:
             f"kubectl -n {look.namespace} get pods,endpointslices; {_APPLY}",
         )
     numbers = ", ".join(sorted(map(str, ports))) or "?"
-    return ok(f"the Service {SERVICE} has {ready} endpoints on port {numbers}")
+    many = f"{ready} endpoint{'' if ready == 1 else 's'}"
+    return ok(f"the Service {SERVICE} has {many} on port {numbers}")
 
 
 async def check_api_service(look: Look) -> Finding:
