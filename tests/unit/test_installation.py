@@ -373,6 +373,12 @@ BROKEN: dict[str, tuple[str, Break, str, str]] = {
         "no Deployment visibility-api",
         "kubectl apply -k",
     ),
+    "a Deployment that is scaled to nothing": (
+        "pods",
+        lambda it: it.change(f"{APPS}/deployments/visibility-api", "spec", "replicas", to=0),
+        "scaled to no pod",
+        "scale deployment visibility-api --replicas=2",
+    ),
     "no APIService": ("APIService", lambda it: it.without(API_SERVICE), "not registered", "kubectl apply -k"),
     "a server that cannot be reached": (
         "APIService",

@@ -61,6 +61,11 @@ async def check_deployment(look: Look) -> Finding:
     if found is None:
         return fault(f"there is no Deployment visibility-api in namespace {look.namespace}", _APPLY)
     wanted, ready = at(found, "spec", "replicas") or 0, at(found, "status", "readyReplicas") or 0
+    if not wanted:
+        return fault(
+            "the Deployment visibility-api is scaled to no pod",
+            f"kubectl -n {look.namespace} scale deployment visibility-api --replicas=2",
+        )
     if ready >= wanted > 0:
         return ok(f"{ready} of {wanted} pods are ready")
     why = await _waiting(look)
