@@ -39,11 +39,19 @@ def set_up_logs(verbosity: int) -> None:
     of_uvicorn = logging.getLogger("uvicorn.error")
     of_uvicorn.setLevel(logging.ERROR)
     of_uvicorn.addFilter(_is_not_told_already)
+    logging.getLogger("asyncio").addFilter(_is_of_an_open_connection)
 
 
 def _is_not_told_already(record: logging.LogRecord) -> bool:
     """uvicorn reports a response that ended early; `app/exchange.py` has logged why."""
     return record.getMessage() != "ASGI callable returned without completing response."
+
+
+def _is_of_an_open_connection(record: logging.LogRecord) -> bool:
+    """uvloop reports as a fatal error that TLS was to write to a connection that has just been closed
+    (MagicStack/uvloop#685). asyncio's own loop says nothing of it, and whoever uses the connection knows."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, RuntimeError) and "the handler is closed" in str(error))
 
 
 def _make_harmless(

@@ -195,6 +195,17 @@ def test_libraries_log_in_the_form_of_the_server_s_own_events(monkeypatch: pytes
     assert "ValueError: no" in told["exception"]
 
 
+def test_a_connection_that_was_closed_before_a_write_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs(monkeypatch) as written:
+        for why in ("unable to perform operation on <TCPTransport>; the handler is closed", "another"):
+            try:
+                raise RuntimeError(why)
+            except RuntimeError:
+                logging.getLogger("asyncio").exception("Fatal error on SSL protocol")
+    (line,) = written.getvalue().splitlines()
+    assert "RuntimeError: another" in line
+
+
 def test_uvicorn_does_not_repeat_that_a_response_ended_early(monkeypatch: pytest.MonkeyPatch) -> None:
     with logs(monkeypatch) as written:
         logging.getLogger("uvicorn.error").error("ASGI callable returned without completing response.")
