@@ -405,7 +405,7 @@ def test_a_login_page_is_no_answer() -> None:
 
 
 def test_a_word_that_is_no_status_is_refused() -> None:
-    with pytest.raises(ValueError, match="No status is 'Completed'; there are AtRisk, Complete"):
+    with pytest.raises(ValueError, match="'Completed'; there are AcceleratorsIdle, AtRisk, Complete"):
         Waiting("Completed")
 
 
