@@ -26,7 +26,7 @@ from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.kube.errors import ApiError
-from visibility_api.pushing.admission import POD_SEEN_FOR_S
+from visibility_api.pushing.admission import GRANT_TTL_S, POD_SEEN_FOR_S, RENEWED_S
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import is_push
 from visibility_api.pushing.shares import OTHER_RANKS, POD, REFUSALS, UNIT_MS
@@ -611,3 +611,33 @@ async def test_a_connection_that_tries_tokens_without_end_is_answered_ever_more_
     assert [await took_s("made-up", pod) for _ in range(tries)] == [0.0] * tries
     took = [await took_s("made-up", stranger) for _ in range(tries)]
     assert took == pytest.approx([0.0] * (tries - 3) + [1 / Limits().unknown_per_s] * 3)
+
+
+async def test_a_token_that_goes_on_pushing_is_reviewed_again_while_its_pushes_are_taken(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await post(endpoint)
+    endpoint.time = GRANT_TTL_S - RENEWED_S
+    await post(endpoint)
+    assert len(cluster.reviewed) == 1
+    endpoint.time = GRANT_TTL_S - 1
+    cluster.held.clear()
+    first, *others = [asyncio.create_task(post(endpoint)) for _ in range(3)]
+    async with asyncio.timeout(5):
+        assert [answer.status for answer in await asyncio.gather(*others)] == [200, 200]
+    assert (first.done(), len(cluster.reviewed), len(endpoint.seen)) == (False, 2, 5)
+    endpoint.time = GRANT_TTL_S
+    cluster.held.set()
+    assert (await first).status == 200
+    assert (await post(endpoint)).status == 200
+    assert len(cluster.reviewed) == 2
+
+
+async def test_a_token_that_is_refused_before_its_time_is_over_ends_then(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    await post(endpoint)
+    cluster.tokens.clear()
+    endpoint.time = GRANT_TTL_S - 1
+    assert (await post(endpoint)).status == 200
+    assert (await post(endpoint)).status == 403

@@ -38,7 +38,7 @@ from visibility_api.kubeapi.message import (
 )
 from visibility_api.kubeapi.turns import Turns
 from visibility_api.pushing.body import ClientGone as PusherGone
-from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.forwarding import Push, Pushes
 from visibility_api.replication.requests import LogRequests
 
 from .exchange import CLIENT_CLOSED_REQUEST, Exchange
@@ -248,10 +248,11 @@ class RequestChain:
         peer = _peer(scope)
         if peer is not None and pushes.is_forwarded(scope["headers"]):
             peer.is_known = True  # another replica: unknown clients must not take its connection away
+        push: Push | None = None
         try:
-            response, namespace = await _take_push(pushes, scope, exchange.receive)
+            response, push = await _take_push(pushes, scope, exchange.receive)
             if peer is not None and not peer.is_known:
-                peer.is_known, peer.client = True, client_in(namespace)
+                peer.is_known, peer.client = True, client_in(push.target.namespace)
         except PusherGone:
             exchange.record(CLIENT_CLOSED_REQUEST)
             return
@@ -260,6 +261,8 @@ class RequestChain:
             if isinstance(error, (Forbidden, TooManyRequests)):
                 await hold_back(scope, self._limits, unless_known=True)
         await exchange.deliver(response)
+        if push is not None:
+            await pushes.renew(push)  # the next request on the connection does not wait for that
 
     async def _answer_replica(self, exchange: Exchange, log_streams: LogRequests) -> None:
         """The log, for another replica, which is recognised by its proof."""
@@ -275,14 +278,12 @@ class RequestChain:
         await log_streams(scope, exchange.receive, exchange.send)
 
 
-async def _take_push(pushes: Pushes, scope: Scope, receive: Receive) -> tuple[ResourceResponse, str]:
-    """The response, and the pod's namespace. Raises what refuses the push, and PusherGone."""
+async def _take_push(pushes: Pushes, scope: Scope, receive: Receive) -> tuple[ResourceResponse, Push]:
+    """The response, and what it is to. Raises what refuses the push, and PusherGone."""
     client = scope.get("client")
-    admitted = await pushes.admit(
-        scope["method"], scope["path"], scope["headers"], client[0] if client else ""
-    )
-    body = await pushes.take(admitted, receive)
-    return ResourceResponse(content_type="application/json", body=body), admitted.target.namespace
+    push = await pushes.admit(scope["method"], scope["path"], scope["headers"], client[0] if client else "")
+    body = await pushes.take(push, receive)
+    return ResourceResponse(content_type="application/json", body=body), push
 
 
 def _peer(scope: Scope) -> Peer | None:

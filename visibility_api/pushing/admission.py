@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ FindJob = Callable[[str, str, str], TrainingJob | None]  # by resource, namespac
 # How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
 # would mean a review for every other push.
 GRANT_TTL_S = 120.0
+RENEWED_S = 8.0  # before its time is over, a token that goes on pushing is reviewed while pushes are taken
 POD_SEEN_FOR_S = 10.0  # how long a pod counts as being there after it was read, or the watch has shown it
 SAME_FOR_S = 1.0  # how long a job whose objects do not change is not looked at again for its pod
 TIMEOUT_S = 4.0  # clients wait 5 s
@@ -79,6 +80,7 @@ class Grant:
     seen_at: float  # when the pod was last read, or the watch showed that it runs
     is_watched: bool = False  # the watch has shown the pod: it is, or was, rank 0's
     job: TrainingJob | None = None  # as it was when the pod was looked for in it
+    is_renewed: bool = False  # or is being renewed
 
 
 class _JobState(NamedTuple):
@@ -152,6 +154,16 @@ class Admission:
             self._see(self.find_job(grant), grant)
         await self._budgets.enter(grant.shares, size)
         return grant
+
+    async def renew(self, grant: Grant, target: Target, headers: Headers, client: str) -> None:
+        """Review the token again shortly before its grant ends, once a push with it was answered."""
+        if grant.is_renewed or not 0 < grant.until - self._clock() < RENEWED_S:
+            return
+        grant.is_renewed = True
+        credentials = next((value for name, value in headers if name == b"authorization"), b"")
+        key = (target.path, _hash(credentials))
+        with suppress(RequestError):  # the next push is answered so, when the time is over
+            self._grants[key] = await self._authenticate(key, target, credentials, client)
 
     async def hold_refusal(self, grant: Grant) -> None:
         """Wait before a push is refused that was admitted: most of its cost is that the next one is read."""

@@ -97,6 +97,10 @@ class PushEndpoint:
         self._count(outcome)
         return echo
 
+    async def renew(self, admitted: Admitted, target: Target, headers: Headers, client: str) -> None:
+        """To be called when a push was answered: its token may have to be reviewed again before the next."""
+        await self._admission.renew(admitted.grant, target, headers, client)
+
     async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
         grant = admitted.grant
         target = grant.target

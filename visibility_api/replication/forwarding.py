@@ -141,6 +141,12 @@ class Pushes:
             await self._budgets.hold_refusal(self._budgets.refusals(target.namespace))
             raise
 
+    async def renew(self, push: Push) -> None:
+        """To be called when a push was answered. Only what is admitted here is reviewed here."""
+        if push.here is not None:
+            endpoint, admitted = push.here
+            await endpoint.renew(admitted, push.target, push.headers, push.client)
+
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
         for _ in range(round(within_s / RETRY_S)):
