@@ -102,6 +102,16 @@ def find_rows(
     return _space(rows, since_us, until_us), max((event[0] for event in events), default=since_us)
 
 
+def is_given(name: str, now: Snapshot, since_us: int) -> bool:
+    """Whether the metric was reported since then, with whatever value: each sample begins spans anew."""
+    return any(
+        _is_later(seen, since_us)
+        for each in now.between
+        if name in each
+        for seen in (each[name].least, each[name].greatest, each[name].odd)
+    )
+
+
 def _find_outside(spans: Sequence[Span], around: Sequence[Any], since_us: int) -> list[Seen]:
     finite = [value for value in around if isinstance(value, (int, float))]
     least, greatest, odd = None, None, None

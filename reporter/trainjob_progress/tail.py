@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from .extremes import MAX_NAMES as MAX_METRICS, find_rows
+from .extremes import MAX_NAMES as MAX_METRICS, find_rows, is_given
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Tail:
         self._row: Optional[Row] = None  # of `_latest`
         self._latest: Optional[Snapshot] = None
         self._seen_us = 0  # until when extremes between samples are known
+        self._cells: dict[str, list[dict[str, Any]]] = {}  # the last metrics of rows that have each name
 
     def follow(self, snapshot: Snapshot) -> None:
         """`snapshot` is the newest; the one before becomes a row, if its numbers were others.
@@ -41,7 +42,8 @@ class Tail:
         """
         before = self._latest
         at_us = int(snapshot.timestamp * 1_000_000)  # as document.format_time has it
-        since_us = self._seen_us if self._row is None or at_us >= self._row[0] else at_us
+        is_set_back = self._row is not None and at_us < self._row[0]
+        since_us = at_us if is_set_back else self._seen_us
         between, seen_us = find_rows(before, snapshot, since_us, at_us)
         if before is not None and not between and not _has_moved(snapshot, before):
             return
@@ -50,17 +52,32 @@ class Tail:
         new = {}
         for name in tuple(snapshot.metrics)[:MAX_METRICS]:
             value = snapshot.metrics[name]
-            if known.get(name) != value:
+            if known.get(name) != value or is_given(name, snapshot, since_us):
                 new[name] = value
         if self._row is not None:
             self._rows.append(self._row)
-            if at_us < self._row[0]:  # the clock was set back: what was before has no place beside this
-                self._rows = []
+        if is_set_back:  # what was before has no place beside this
+            self._rows, self._cells = [], {}
         self._rows += between
+        for row in between:
+            self._join_equal(row[3])
+        self._join_equal(new)
         if len(self._rows) > self._max_rows:
             whole = self._max_rows * 2 // 3
             self._rows[:-whole] = thin(self._rows[:-whole])
         self._row, self._latest = (at_us, snapshot.step, snapshot.epoch, new), snapshot
+
+    def _join_equal(self, new: dict[str, Any]) -> None:
+        """Of a value that stays the same keep the first, and the last two: `new`, and the one in the rows."""
+        for name in new:
+            cells = self._cells.setdefault(name, [])
+            cells.append(new)
+            if len(cells) == 4:
+                if cells[0][name] == cells[1][name] == cells[2][name]:
+                    del cells[1][name]
+                    del cells[1]
+                else:
+                    del cells[0]
 
     def clear(self) -> None:
         """The rows are where they will be read: they are not needed again."""

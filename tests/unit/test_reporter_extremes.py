@@ -109,6 +109,27 @@ def test_a_nan_and_a_spike_of_one_step_each_are_in_the_last_file_and_in_the_hist
     assert any(step == 700 and math.isnan(value) for _, step, value in kept)
 
 
+def test_a_value_that_stays_the_same_stands_where_it_began_before_it_changes_and_last() -> None:
+    """Seen: a learning rate was drawn as a slope from its first step to its change, and ended there."""
+    with Training() as training:
+        for at in range(1, 1001):
+            seldom = {"seldom": 0.5} if at % 300 == 0 else {}
+            training.step(0.05, loss=1 / at, lr=0.1 if at <= 600 else 0.01, flat=1, **seldom)
+            if at % 10 == 0:
+                rows = training.rows()
+                if at == 300:
+                    midway = rows
+
+    def steps(rows: list[Row], name: str) -> list[int | None]:
+        return [row[1] for row in rows if name in row[3]]
+
+    assert steps(midway, "lr")[-1:] == steps(midway, "flat")[-1:] == [290]
+    lr = {row[1]: row[3]["lr"] for row in rows if "lr" in row[3]}
+    assert (lr[600], lr[610], max(step or 0 for step in lr)) == ("0.1", "0.01", 990)
+    assert len(steps(rows, "flat")) < 6  # what lies on a line takes no room
+    assert [step for step in steps(rows, "seldom") if step] == [300, 600, 900]
+
+
 def test_what_stays_between_two_samples_has_no_rows_of_its_own() -> None:
     with Training() as training:
         for at in range(1, 41):
