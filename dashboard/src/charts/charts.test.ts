@@ -24,6 +24,18 @@ test("smoothing is TensorBoard's: debiased, so that it begins at the first value
   expect(third).toBeCloseTo((0.25 * 0.5 + 0.5 * 0.5 * 2 + 0.5 * 3) / 0.875);
 });
 
+test("a thinned history is smoothed by how far its points are apart: a straight line stays one", () => {
+  const xs = [
+    1,
+    ...Array.from({ length: 20 }, (_, at) => 20 + at * 25),
+    ...Array.from({ length: 15 }, (_, at) => 500 + at),
+  ];
+  const smoothed = smooth(xs, 0.6, xs);
+  smoothed.forEach((value, at) => expect(Math.abs((value ?? NaN) - (xs[at] ?? NaN))).toBeLessThan(2));
+  const [, after] = smooth([2.4, 0.4, 0.4], 0.9, [1, 3100, 3101]);
+  expect(after).toBeCloseTo(0.4); // begins anew after a gap
+});
+
 test("what is no number is a gap in the smoothed line and disturbs nothing after it", () => {
   const whole = smooth([1, 3], 0.6);
   expect(smooth([1, null, 3], 0.6)).toEqual([whole[0], null, whole[1]]);
@@ -186,4 +198,14 @@ test("ticks of a logarithmic axis are powers of ten, with 2 and 5 between them w
   expect(logTicks(0.09, 12, 9)).toEqual([0.1, 0.2, 0.5, 1, 2, 5, 10]);
   expect(logTicks(1e-6, 1, 6)).toEqual([1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1]);
   expect(logTicks(1e-30, 1, 6)).toEqual([1e-30, 1e-25, 1e-20, 1e-15, 1e-10, 1e-5, 1]);
+});
+
+test("no line leads over a part of the run of which no report is kept", () => {
+  const gap = { attempt: 0, times: [100, 101], steps: [0, 10], epochs: [null, null] };
+  const drawn = plan([{ curve: curve([9, 1, 1]), job: 0, start: 0, gaps: [gap] }], step);
+  expect(drawn.columns).toEqual([
+    [0, 5, 10, 20],
+    [9, null, 1, 1],
+  ]);
+  expect(drawn.curves[0]?.xs).toEqual([0, 10, 20]);
 });

@@ -1,7 +1,7 @@
 /** From curves to what uPlot draws: columns on one axis, a faint raw line and a smoothed one for each curve. */
 
 import { isSchedule } from "../model/main-metric";
-import { isEvaluation, positions, type Axis, type Curve } from "../model/series";
+import { isEvaluation, positions, type Axis, type Curve, type Gap } from "../model/series";
 import { LARGEST, SMALLEST_ON_LOG } from "./range";
 import { smooth } from "./smoothing";
 
@@ -10,6 +10,8 @@ export interface Owned {
   readonly curve: Curve;
   readonly job: number;
   readonly start: number;
+  /** Of the same attempt. */
+  readonly gaps?: readonly Gap[];
 }
 
 export interface Line {
@@ -64,10 +66,10 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
   const lines: Line[] = [];
   const curves: Placed[] = [];
   const tables: { xs: number[]; values: (number | null)[] }[] = [];
-  const parts = owned.flatMap(({ curve, job, start }) =>
-    passesOf(curve, axis, start).map((part) => ({ curve, job, ...part })),
+  const parts = owned.flatMap(({ curve, job, start, gaps = [] }) =>
+    passesOf(curve, axis, start).map((part) => ({ curve, job, ...part, breaks: breaksOf(part.xs, gaps, axis, start) })),
   );
-  for (const { curve, job, pass, isLastPass, until, xs, values } of parts) {
+  for (const { curve, job, pass, isLastPass, until, xs, values, breaks } of parts) {
     const shown = values.map((value, at) => {
       if (!(Math.abs(value) <= LARGEST)) {
         broken.push(xs[at] ?? 0);
@@ -90,12 +92,13 @@ export function plan(owned: readonly Owned[], { axis, isLog, weight }: Look): Pl
       showsPoints: isEvaluation(curve.metric) || xs.length <= FEW,
     };
     const isSmoothed = weight > 0 && xs.length > 2 && !isEvaluation(curve.metric) && !isSchedule(curve.metric);
-    const smoothed = isSmoothed ? smooth(shown, weight) : undefined;
-    tables.push({ xs, values: shown });
+    const smoothed = isSmoothed ? smooth(shown, weight, xs) : undefined;
+    const unknown = breaks.map(() => null);
+    tables.push({ xs: [...xs, ...breaks], values: [...shown, ...unknown] });
     lines.push({ ...line, isRaw: isSmoothed });
     curves.push({ line: { ...line, isRaw: false }, xs, values, smoothed, until });
     if (smoothed) {
-      tables.push({ xs, values: smoothed });
+      tables.push({ xs: [...xs, ...breaks], values: [...smoothed, ...unknown] });
       lines.push({ ...line, isRaw: false, showsPoints: false });
     }
   }
@@ -135,6 +138,17 @@ function passesOf(curve: Curve, axis: Axis, start: number): Pass[] {
     const xs = [...at.keys()].sort((one, other) => one - other);
     const values = xs.map((x) => at.get(x) ?? NaN);
     return { pass, isLastPass: pass === from.length - 1, until: curve.times[end - 1] ?? NaN, xs, values };
+  });
+}
+
+/** Places between two neighbours where no line leads from one to the other. */
+function breaksOf(xs: readonly number[], gaps: readonly Gap[], axis: Axis, start: number): number[] {
+  return gaps.flatMap((gap) => {
+    const [from, to] = positions(gap, axis, start);
+    if (from == null || to == null || !(from < to)) return [];
+    const next = xs.findIndex((x) => x >= to);
+    const before = xs[next - 1];
+    return before !== undefined && before <= from ? [(from + to) / 2] : [];
   });
 }
 

@@ -63,3 +63,29 @@ test("training and evaluation of one thing belong into one chart", () => {
   ]);
   expect(["eval_loss", "val/acc", "value", "test"].map(isEvaluation)).toEqual([true, true, false, true]);
 });
+
+test("a metric that is text has no curve, one that is NaN or infinite has", () => {
+  const { curves } = withLatest(
+    NOTHING,
+    status("1970-01-01T00:00:01Z", { t: "text value", loss: "nan", lr: "-inf" }, 1),
+  );
+  expect(curves.map(({ metric }) => metric)).toEqual(["loss", "lr"]);
+});
+
+const reported = (times: number[], steps?: number[]): History => ({
+  metadata: {},
+  attempts: [{ number: 0 }],
+  progress: [{ attempt: 0, times, ...(steps ? { steps } : {}) }],
+  series: [],
+});
+const dense = (from: number) => Array.from({ length: 20 }, (_, at) => from + at);
+
+test.each([
+  ["the server lost what it had", [10, ...dense(3000)], [1, ...dense(3100)], [[1, 3100]]],
+  ["a long evaluation: no steps are missing", [...dense(10), ...dense(900)], [...dense(1), ...dense(21)], []],
+  ["a thinned beginning", [...dense(0).map((at) => at * 600), ...dense(11500)], undefined, []],
+  ["a pause between reports without steps", [...dense(0), ...dense(9000)], undefined, [[null, null]]],
+  ["few reports", [0, 10, 9000], [1, 2, 9000], []],
+])("where reports are missing: %s", (_, times, steps, gaps) => {
+  expect(fromHistory(reported(times, steps)).gaps.map((gap) => gap.steps)).toEqual(gaps);
+});

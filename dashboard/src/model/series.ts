@@ -21,12 +21,20 @@ export interface Curve {
   readonly values: number[];
 }
 
+/** A part of a run of which no report is kept: the two reports around it. */
+export interface Gap extends Places {
+  readonly attempt: number;
+}
+
+type Places = Pick<Curve, "times" | "steps" | "epochs">;
+
 export interface Curves {
   readonly curves: readonly Curve[];
   readonly attempts: readonly Attempt[];
+  readonly gaps: readonly Gap[];
 }
 
-export const NOTHING: Curves = { curves: [], attempts: [] };
+export const NOTHING: Curves = { curves: [], attempts: [], gaps: [] };
 
 export function fromHistory(history: History): Curves {
   const curves = history.series.map(({ metric, attempt, times, steps, values }) => ({
@@ -37,7 +45,28 @@ export function fromHistory(history: History): Curves {
     epochs: epochsAt(history, attempt, times),
     values: values.map(toNumber),
   }));
-  return { curves, attempts: history.attempts };
+  return { curves, attempts: history.attempts, gaps: history.progress.flatMap(gapsOf) };
+}
+
+const FAR = 8; // times as far apart as nearly all others
+const FEW_REPORTS = 8;
+
+/** Where far more time and, where steps are counted, far more steps lie between two reports than usual. */
+function gapsOf({ attempt, times, steps, epochs }: History["progress"][number]): Gap[] {
+  if (times.length < FEW_REPORTS) return [];
+  const counted = column(steps, times.length);
+  const isFar = (places: readonly (number | null)[], least: number) => {
+    const apart = places.slice(1).map((place, at) => (place ?? NaN) - (places[at] ?? NaN));
+    const known = apart.filter((one) => one > 0).sort((one, other) => one - other);
+    const usual = known[Math.floor(0.9 * (known.length - 1))] ?? Infinity;
+    return (at: number) => (apart[at - 1] ?? 0) > Math.max(least, FAR * usual);
+  };
+  const [isLong, isWide] = [isFar(times, LEAST_LOST_S), isFar(counted, 1)];
+  return times.flatMap((_, at) => {
+    if (at === 0 || !isLong(at) || (steps && !isWide(at))) return [];
+    const around = <T>(of: readonly T[]) => of.slice(at - 1, at + 1);
+    return [{ attempt, times: around(times), steps: around(counted), epochs: around(column(epochs, times.length)) }];
+  });
 }
 
 function column(values: (number | null)[] | undefined, length: number): (number | null)[] {
@@ -61,6 +90,8 @@ export function toNumber(text: string): number {
   return text.trim() === "" ? NaN : Number(text);
 }
 
+const NO_NUMBER = /^\s*[+-]?(nan|inf|infinity)\s*$/i;
+
 /** `known` with the values of `status`, when they are newer; else `known` itself. */
 export function withLatest(known: Curves, status: ProgressStatus): Curves {
   const instant = time(status.lastUpdatedTime) / 1000;
@@ -73,6 +104,7 @@ export function withLatest(known: Curves, status: ProgressStatus): Curves {
     const curve = curves.get(key) ?? { metric: name, attempt, times: [], steps: [], epochs: [], values: [] };
     const step = status.steps?.current ?? null;
     const number = toNumber(value);
+    if (Number.isNaN(number) && !NO_NUMBER.test(value)) continue; // text
     const last = curve.times.length - 1;
     if (last >= 0 && instant <= (curve.times[last] ?? 0)) continue;
     if (last >= 0 && step !== null && curve.steps[last] === step && curve.values[last] === number) continue;
@@ -124,7 +156,7 @@ export function hasPointIn(
 }
 
 /** Where the points of a curve lie on an axis; null for a point that has no place there. */
-export function positions(curve: Curve, axis: Axis, start: number): (number | null)[] {
+export function positions(curve: Places, axis: Axis, start: number): (number | null)[] {
   if (axis === "step") return curve.steps;
   if (axis === "epoch") return curve.epochs;
   return axis === "time" ? curve.times : curve.times.map((instant) => instant - start);

@@ -177,7 +177,9 @@ function owners(jobs: readonly ComparedJob[], metrics: readonly string[]): Owned
     const { start } = beginOf(all, status);
     const { curves } = all;
     return metrics.flatMap((metric) =>
-      curves.filter((curve) => curve.metric === metric).map((curve) => ({ curve, job, start })),
+      curves
+        .filter((curve) => curve.metric === metric)
+        .map((curve) => ({ curve, job, start, gaps: all.gaps.filter(({ attempt }) => attempt === curve.attempt) })),
     );
   });
 }
@@ -268,12 +270,12 @@ function Notes({ broken, large, hidden }: { broken: number; large: number; hidde
     <p class="notes">
       {broken > 0 && (
         <span class="bad-text">
-          {many(broken)} {broken === 1 ? "is" : "are"} NaN or infinite (✕).{" "}
+          {many(broken)} {broken === 1 ? "is" : "are"} NaN or infinite (✕) of those that are kept.{" "}
         </span>
       )}
       {large > 0 && (
         <span class="bad-text">
-          {many(large)} {large === 1 ? "is" : "are"} too large to be drawn (✕).{" "}
+          {many(large)} {large === 1 ? "is" : "are"} too large to be drawn (✕) of those that are kept.{" "}
         </span>
       )}
       {hidden > 0 && <span>{many(hidden)} of 0 or less cannot be shown on a log scale.</span>}

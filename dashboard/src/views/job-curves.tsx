@@ -16,6 +16,7 @@ import {
   keptSince,
   metricNames,
   NOTHING,
+  positions,
   usableAxes,
   type Axis,
 } from "../model/series";
@@ -42,6 +43,7 @@ interface Props {
 const AGAIN_MS = 30_000;
 const NO_JOBS: ComparedJob[] = [];
 
+const MOST_GAPS = 3; // that are told
 const FEW = 8; // charts that need no search
 const PAGE = 24; // charts, until more are asked for
 
@@ -95,6 +97,7 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
       )}
       <CurvesAsOf followed={followed} />
       <KeptSince followed={followed} />
+      <NotKept jobs={jobs} axis={axis} />
       {axis === "relative" && <CountsFrom jobs={jobs} />}
       {range && !hasPointIn(jobs, axis, range) && (
         <Notice
@@ -225,6 +228,22 @@ function KeptSince({ followed: { curves, document } }: { followed: FollowedJob }
       {from.step !== null && ` (step ${count(from.step)})`}. The run began before.
     </p>
   );
+}
+
+/** A server that kept nothing over a restart, or an outage, leaves a gap. */
+function NotKept({ jobs, axis }: { jobs: readonly ComparedJob[]; axis: Axis }) {
+  const { zone } = useSettings();
+  const told = jobs.flatMap(({ ref, curves, status }) =>
+    curves.gaps.map((gap) => {
+      const [from, to] = positions(gap, axis, beginOf(curves, status).start).map((x) =>
+        whereText(x ?? undefined, axis, zone),
+      );
+      const between = from && to ? `between ${from} and ${to}` : "for a while";
+      return `${jobs.length > 1 ? `${visible(nameOf(ref))}: ` : ""}No reports are kept ${between}.`;
+    }),
+  );
+  if (told.length === 0) return null;
+  return <p class="muted">{told.slice(0, MOST_GAPS).join(" ")} The lines are interrupted there.</p>;
 }
 
 /** Where the first attempts are lost, it is not known when the run began. */
