@@ -17,7 +17,11 @@ export function bestOf(metric: string, values: readonly number[]): Best | undefi
   if (!name) return undefined;
   const better = name === "lowest" ? Math.min : Math.max;
   const value = values.reduce((best, one) => (Number.isFinite(one) ? better(best, one) : best), NOTHING[name]);
-  return Number.isFinite(value) ? { name, value } : undefined;
+  if (!Number.isFinite(value)) return undefined;
+  // Earlier values have seven digits (docs/document.md): a last one that is the same to these is the best.
+  const last = values.at(-1) ?? NaN;
+  return { name, value: last.toPrecision(DIGITS) === value.toPrecision(DIGITS) ? last : value };
 }
 
+const DIGITS = 7;
 const NOTHING = { lowest: Infinity, highest: -Infinity };

@@ -53,6 +53,7 @@ test("a time is told in the chosen zone, with no more of the date than is needed
   expect(clock(NaN, "UTC", now)).toBe("");
   expect(isSameDay(now, now - 13 * 3600_000, "UTC")).toBe(false);
   expect(acceleratorTime(5400)).toBe("1.5 h");
+  expect([acceleratorTime(35), acceleratorTime(91)]).toEqual(["35 s", "1 min 31 s"]);
 });
 
 test("characters that hide or reorder text are shown as what they are", () => {

@@ -88,7 +88,7 @@ export const epochs = (value: number) => String(Number(value.toFixed(value < 10 
 
 /** "41 h", "3.2 h", "12 min" of accelerators. */
 export function acceleratorTime(seconds: number): string {
-  if (seconds < HOUR) return `${Math.round(seconds / MINUTE)} min`;
+  if (seconds < HOUR) return duration(seconds);
   const hours = seconds / HOUR;
   return `${hours < 10 ? Number(hours.toFixed(1)) : count(hours)} h`;
 }

@@ -69,7 +69,11 @@ test.each<[string, Partial<ProgressStatus>, number | undefined]>([
     },
     5,
   ],
-  ["until the run stood still", { conditions: [condition("Stalled", "True", "NoAdvance", -20)] }, 6],
+  [
+    "of a run that stands still up to now, as AtRisk tells it",
+    { conditions: [condition("Stalled", "True", "NoAdvance", -20)] },
+    26,
+  ],
   ["nothing when it does not train", { conditions: [condition("AtRisk", "False", "NotTraining")] }, undefined],
   ["nothing when it is suspended", { phase: "Suspended" }, undefined],
   ["nothing when it has ended", { phase: "Succeeded" }, undefined],

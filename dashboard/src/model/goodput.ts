@@ -121,7 +121,7 @@ export function riskOf(status: ProgressStatus, asOf: number): Risk | undefined {
   return {
     step: checkpoint.step,
     savedAt,
-    lostS: isTraining ? Math.max(0, (workedUntil(status, asOf) - workedSince(status, savedAt)) / 1000) : undefined,
+    lostS: isTraining ? Math.max(0, (asOf - workedSince(status, savedAt)) / 1000) : undefined,
     accelerators: held(status.resources),
   };
 }
@@ -130,11 +130,4 @@ export function riskOf(status: ProgressStatus, asOf: number): Risk | undefined {
 function workedSince(status: ProgressStatus, savedAt: number): number {
   const began = [savedAt, time(status.startTime), time(status.rank0?.lastTermination?.finishedAt)];
   return Math.max(...began.filter((at) => !Number.isNaN(at)));
-}
-
-/** A run that stands still has done nothing since. */
-function workedUntil(status: ProgressStatus, asOf: number): number {
-  const stalled = conditionOf(status, "Stalled");
-  const since = stalled?.status === "True" ? time(stalled.lastTransitionTime) : NaN;
-  return Number.isNaN(since) ? asOf : Math.min(asOf, since);
 }

@@ -162,6 +162,11 @@ test.each([
   expect(bestOf(name, [1, 2])?.name).toBe(best);
 });
 
+test("a best value that only rounding makes better than the last is the last", () => {
+  expect(bestOf("accuracy", [0.5, 1, 0.9999999999568642])?.value).toBe(0.9999999999568642);
+  expect(bestOf("loss", [0.4, 0.41])?.value).toBe(0.4);
+});
+
 test("the scale of a loss is not the job's main metric", () => {
   const metrics = ["loss_scale", "accuracy"].map((name) => ({ name, value: "1" }));
   expect(mainMetric(metrics)?.name).toBe("accuracy");

@@ -30,6 +30,7 @@ export function JobGoodput({ job: { status }, now, asOf, window, choose }: Props
   const { percentage: share, schedulingPercentage: scheduling, seconds, acceleratorSeconds } = spent.goodput;
   const parts = partsOf(seconds);
   const until = time(goodput.time);
+  const hasOnlyQueued = parts.every(({ kind }) => kind.key === "queued");
   const isQueued = goodput.current === "Queued";
   // What is queued goes on in the whole; windows end when it began.
   const isOld = !hasEnded(status.phase) && asOf - until > LATE_MS && !(isQueued && spent.window === "whole");
@@ -38,14 +39,17 @@ export function JobGoodput({ job: { status }, now, asOf, window, choose }: Props
       <div class="goodput-head">
         <h2 id="goodput">Where the time went</h2>
         <p>
-          {share === undefined ? (
-            <span class="muted">No goodput yet: the job has only been queued.</span>
+          {share === undefined || hasOnlyQueued ? (
+            <span class="muted">
+              No goodput yet:{" "}
+              {isQueued ? "the job has only been queued." : "the job had only been queued when its time was counted."}
+            </span>
           ) : (
             <>
               <b>{percentage(share)}</b> goodput
             </>
           )}
-          {scheduling !== undefined && scheduling < 100 && (
+          {scheduling !== undefined && scheduling < 100 && !hasOnlyQueued && (
             <span class="muted"> · {percentage(scheduling)} of the time not queued</span>
           )}
         </p>

@@ -19,10 +19,15 @@ interface Props {
   isGone: boolean;
 }
 
+const SAID_MS = 90_000; // after that it may be an earlier attempt's, or not true any more
+
 export function JobHead({ plural, document: { kind, metadata, status }, now, asOf, isGone }: Props) {
+  const { zone } = useSettings();
   const name = metadata.name ?? "";
   const percent = status.progressPercentage;
   const flags = flagsOf(status);
+  const reported = time(status.lastUpdatedTime);
+  const said = now - reported > SAID_MS ? `The run said at ${clock(reported, zone, now)}:` : "The run says:";
   const queue = metadata.labels?.[QUEUE_LABEL];
   const barKind = status.phase === "Failed" ? "failed" : status.phase === "Succeeded" ? "succeeded" : "";
   return (
@@ -64,14 +69,14 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
           <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
         )}
         <Seen status={status} now={now} />
-        <Started status={status} now={now} asOf={asOf} isGone={isGone} />
+        <Started metadata={metadata} status={status} now={now} asOf={asOf} isGone={isGone} />
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
         <Accelerators status={status} />
       </dl>
       <Risk status={status} now={now} asOf={asOf} isGone={isGone} />
       {status.message && (
         <p class="run-says">
-          <span class="muted">The run says:</span> <Text>{status.message}</Text>
+          <span class="muted">{said}</span> <Text>{status.message}</Text>
         </p>
       )}
     </header>
@@ -120,15 +125,28 @@ function Seen({ status, now }: { status: Status; now: number }) {
   return <Fact name="Last report" value={age((now - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
 }
 
-function Started({ status, now, asOf, isGone }: { status: Status; now: number; asOf: number; isGone: boolean }) {
+/** With several attempts both times are of the last one: when the job was made stands before them. */
+function Started({ metadata, status, now, asOf, isGone }: Omit<Props, "plural" | "document"> & JobDocument) {
   const { zone } = useSettings();
+  const isLater = (status.attempts ?? 1) > 1;
+  const created = time(metadata.creationTimestamp);
   const [began, ended] = [time(status.startTime), time(status.endTime)];
   const length = status.durationSeconds ?? (Number.isNaN(ended) ? (asOf - began) / 1000 : (ended - began) / 1000);
   // What waits again does not run: how long it ran before is not known here.
-  const ranAs = hasEnded(status.phase) ? "Took" : status.phase !== "Running" ? "" : isGone ? "Ran for" : "Runs for";
+  const ran = hasEnded(status.phase) ? "Took" : status.phase !== "Running" ? "" : isGone ? "Ran for" : "Runs for";
+  const ranAs = ran && isLater ? `Last attempt ${ran.toLowerCase()}` : ran;
   return (
     <>
-      {!Number.isNaN(began) && <Fact name="Started" value={clock(began, zone, now)} title={fullTime(began, zone)} />}
+      {isLater && !Number.isNaN(created) && (
+        <Fact name="Created" value={clock(created, zone, now)} title={fullTime(created, zone)} />
+      )}
+      {!Number.isNaN(began) && (
+        <Fact
+          name={isLater ? "Last attempt began" : "Started"}
+          value={clock(began, zone, now)}
+          title={fullTime(began, zone)}
+        />
+      )}
       {!Number.isNaN(ended) && <Fact name="Ended" value={clock(ended, zone, now)} title={fullTime(ended, zone)} />}
       {length >= 0 && ranAs && <Fact name={ranAs} value={duration(length)} />}
     </>
