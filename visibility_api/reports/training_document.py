@@ -241,7 +241,7 @@ def _time(name: str, text: str | None) -> datetime | None:
     if text is None:
         return None
     if (instant := parse_time(text[:MAX_TIME_CHARACTERS])) is None:
-        _refuse("InvalidField", f"{name} must be an RFC 3339 time with a zone.")
+        _refuse("InvalidField", f"{name} must be an RFC 3339 time with a zone, 1970-01-02 to 9998-12-31.")
     return instant
 
 
