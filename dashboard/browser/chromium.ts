@@ -10,11 +10,13 @@ export function findChromium(): string | undefined {
   return PLACES.find((place) => place !== undefined && existsSync(place));
 }
 
-/** Throws when there is none: `make test-dashboard` has looked for it before. */
-export async function launch(): Promise<Browser> {
+let browser: Promise<Browser> | undefined;
+
+/** One for all files of a process, which ends it: a test opens a context of its own. Throws when there is none. */
+export function launch(): Promise<Browser> {
   const executablePath = findChromium();
   if (!executablePath) throw new Error("no Chromium in /usr/bin: install it, or name it in CHROMIUM");
-  return chromium.launch({ executablePath, chromiumSandbox: false });
+  return (browser ??= chromium.launch({ executablePath, chromiumSandbox: false }));
 }
 
 export interface Opened {

@@ -1,5 +1,5 @@
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -14,7 +14,6 @@ const NOW = Math.floor(Date.now() / 1000);
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: 60 });
 });
@@ -209,7 +208,10 @@ test("past the last value of a compared job, its value is told with its own step
     () => legendAt(0.9),
     (texts) => texts.some((text) => text.includes(other.name) && /step 200/.test(text)),
   );
-  expect((await legend()).find((text) => text.includes(job.name))).not.toContain("step");
+  await until(
+    () => legendAt(0.9),
+    (texts) => texts.some((text) => text.includes(job.name) && !text.includes("step")), // its history has come too
+  );
 });
 
 test("a learning rate is never smoothed", async () => {
@@ -260,9 +262,10 @@ test("eight compared jobs have a colour each, and a table of last and best value
   expect(new Set(colours).size).toBe(8);
   const table = page.getByRole("table", { name: "Last and best values" });
   expect(await table.locator("tbody tr").count()).toBe(8);
-  const row = await table.locator("tbody tr", { hasText: jobs[2]!.name }).textContent();
-  expect(row).toMatch(/4\s*4/); // loss falls: the last is the best
-  expect(row).toMatch(/5\s*4/); // eval_loss rises
+  await until(
+    () => table.locator("tbody tr", { hasText: jobs[2]!.name }).textContent(),
+    (row) => /4\s*4/.test(row ?? "") && /5\s*4/.test(row ?? ""), // loss falls: the last is the best; eval_loss rises
+  );
 });
 
 test("charts that are out of view are on paper too", async () => {
@@ -306,7 +309,7 @@ test("from a dark browser every chart is printed as on light, however many there
       return drawn;
     });
   await until(print, ({ charts }) => charts === 31);
-  expect((await print()).colours).toEqual(["#5c666d"]);
+  await until(print, ({ colours }) => colours.join() === "#5c666d");
 });
 
 test("of 300 metrics those in view are drawn, and any is found and kept on top", async () => {
@@ -345,7 +348,7 @@ test("charts are sorted by name when that is asked for, numbers as numbers", asy
   has(job, Object.fromEntries(names.map((name) => [name, [range(0, 10, 1, (step) => step)]])));
   await show(job);
   const heads = () => page.locator(".curve-panel h3").allTextContents();
-  expect(await heads()).toEqual(names);
+  await until(heads, (found) => found.join() === names.join());
   await page.getByRole("checkbox", { name: "By name" }).check();
   await until(heads, (found) => found[0] === "layer1" && found[9] === "layer10" && found.at(-1) === "loss");
 });

@@ -1,7 +1,7 @@
 /** What is shown where something is missing, cut, too much, or read with other means than a mouse. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, openWithClock, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -17,7 +17,6 @@ let job: MadeJob;
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
   job = fixture.jobs.find((one) => one.isTraining && one.trouble === "" && !one.isHostile && one.number % 7 !== 0)!;
@@ -69,9 +68,7 @@ test("curves of compared jobs stay when they cannot be read again, and each is n
   };
   await page.clock.runFor(31_000);
   await opened.waitFor("cannot be read again");
-  expect(await page.locator(".curves .notice").first().textContent()).toContain(
-    `${b!.name}, ${c!.namespace}/${c!.name}`,
-  );
+  await page.locator(".curves .notice", { hasText: `${b!.name}, ${c!.namespace}/${c!.name}` }).waitFor();
   expect((await values()).every(Boolean)).toBe(true);
 });
 
@@ -156,15 +153,16 @@ test("values of a curve are read with the keyboard", async () => {
   await page.keyboard.press("End");
   await page.keyboard.press("ArrowLeft");
   await until(where, (text) => text === "step 49");
-  await page.keyboard.press("+");
-  await until(
-    () => page.url(),
+  const pressed = async (key: string) => {
+    await page.keyboard.press(key); // in vain while the chart is made anew
+    return page.url();
+  };
+  const range = await until(
+    () => pressed("+"),
     (url) => url.includes("from="),
   );
-  const range = page.url();
-  await page.keyboard.press("Shift+ArrowLeft");
   await until(
-    () => page.url(),
+    () => pressed("Shift+ArrowLeft"),
     (url) => url !== range,
   );
 });
@@ -173,7 +171,7 @@ test("a chart is zoomed with a finger that is drawn across it", async () => {
   reports(job, upTo(200));
   await show(routeOf(job), { hasTouch: true, viewport: { width: 390, height: 800 } });
   const plot = page.locator(".plot .u-over").first();
-  await plot.waitFor();
+  await page.getByRole("img", { name: /^loss\. .*200 points/ }).waitFor(); // what comes above it has come
   await plot.scrollIntoViewIfNeeded();
   const box = (await plot.boundingBox())!;
   const client = await page.context().newCDPSession(page);

@@ -141,6 +141,14 @@ export class Fixture {
     };
   }
 
+  private open = 0;
+  private lastAt = 0;
+
+  /** Nothing is asked beside the watches, and nothing was for a while. */
+  get isQuiet(): boolean {
+    return this.open === 0 && Date.now() - this.lastAt > 400;
+  }
+
   get watching(): number {
     return this.watchers.size;
   }
@@ -173,6 +181,13 @@ export class Fixture {
     const url = new URL(request.url ?? "/", this.origin);
     const prefix = this.options.prefix ?? "";
     this.requests.push(url.pathname + url.search);
+    if (!url.searchParams.has("watch")) {
+      this.open++;
+      response.on("close", () => {
+        this.open--;
+        this.lastAt = Date.now();
+      });
+    }
     if (this.isSilent) return;
     if (this.held?.path.test(url.pathname)) {
       const end = response.end.bind(response) as (body?: unknown) => ServerResponse;

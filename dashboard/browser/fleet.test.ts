@@ -1,5 +1,5 @@
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -14,7 +14,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
   ({ page, faults } = await open(browser, fixture.page()));
@@ -58,7 +57,7 @@ test("rows are drawn as one scrolls", async () => {
     () => firstNames(1),
     (now) => now[0] !== before[0],
   );
-  expect(await page.locator(`[aria-rowindex="${JOBS + 1}"]`).count()).toBe(1);
+  await page.locator(`[aria-rowindex="${JOBS + 1}"]`).waitFor();
 });
 
 test("filters narrow the list, live in the address, and survive a reload", async () => {
@@ -162,7 +161,7 @@ test("the keyboard goes from row to row, also to rows that are not drawn yet", a
   await page.keyboard.press("ArrowDown");
   const focused = () =>
     page.evaluate(() => document.activeElement?.closest("[aria-rowindex]")?.getAttribute("aria-rowindex"));
-  expect(await focused()).toBe("3");
+  await until(focused, (index) => index === "3");
   await page.keyboard.press("End");
   await until(focused, (index) => index === String(JOBS + 1));
   await page.keyboard.press("Home");
@@ -191,6 +190,7 @@ test("what failed today comes above what runs, and the figure shows those and no
     ([shown, text]) => shown < failed.length && text === `${shown} of ${JOBS} jobs`,
   );
   await page.getByRole("button", { name: "Remove filters" }).click();
+  await until(matches, (text) => text === `${JOBS} jobs`);
   const states = await page.locator(".body .row .state").allTextContents();
   const first = (is: (text: string) => boolean) => states.findIndex(is);
   const [failure, running] = [first((text) => text.includes("Failed")), first((text) => text.includes("Running"))];
@@ -208,7 +208,10 @@ test("nothing wasted is no warning", async () => {
     () => wasted.textContent(),
     (text) => /^0 wasted/.test(text ?? ""),
   );
-  expect(await wasted.getAttribute("class")).not.toContain("warn");
+  await until(
+    () => wasted.getAttribute("class"),
+    (names) => !names?.includes("warn"),
+  );
 });
 
 test("all rows are on the pages of a print", async () => {
@@ -235,7 +238,7 @@ test("back from a job, the filters are as they were and the focus is on its row"
   await link.focus();
   await page.keyboard.press("Enter");
   await page.locator(".numbers").waitFor();
-  expect(await page.evaluate(() => document.activeElement?.id)).toBe("content");
+  await page.locator("#content:focus").waitFor();
   await page.goBack();
   await until(
     () => page.evaluate(() => document.activeElement?.textContent),

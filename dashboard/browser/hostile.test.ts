@@ -1,7 +1,7 @@
 /** What strangers' programs may report, and what may happen to a job while somebody looks at it. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import type { History } from "../src/api/types";
 import { launch, open, until } from "./chromium";
@@ -17,7 +17,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: 20 });
   job = fixture.jobs.find((one) => one.isTraining && !one.isHostile)!;

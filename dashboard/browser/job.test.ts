@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -14,7 +14,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: 200 });
 });
@@ -40,9 +39,11 @@ test("progress, the end with its range, and every metric are shown", async () =>
   for (const name of ["loss", "accuracy", "learning_rate", "grad_norm"]) {
     await page.getByRole("heading", { name, exact: true }).waitFor();
   }
-  expect(await page.locator(".plot canvas").count()).toBe(4);
-  const loss = await page.getByRole("img", { name: /^loss\./ }).getAttribute("aria-label");
-  expect(loss).toMatch(/eval_loss: \d+ points, from/);
+  await until(
+    () => page.locator(".plot canvas").count(),
+    (count) => count === 4, // a few in each frame
+  );
+  await page.getByRole("img", { name: /^loss\..*eval_loss: \d+ points, from/ }).waitFor();
 });
 
 test("curves are drawn over steps, time, elapsed time and epochs", async () => {
@@ -82,19 +83,27 @@ test("a chart is zoomed with the pointer and with keys, and shows all again", as
   await show(isGood);
   const reset = page.getByRole("button", { name: "Show all" });
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor(); // drawn anew when the history comes
-  const box = (await page.locator(".plot .u-over").first().boundingBox())!;
-  await page.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
-  await page.mouse.down();
-  await page.mouse.move(box.x + box.width * 0.6, box.y + box.height / 2, { steps: 4 });
-  await page.mouse.up();
-  await until(() => reset.isEnabled(), Boolean);
+  const drag = async () => {
+    const box = (await page.locator(".plot .u-over").first().boundingBox())!;
+    await page.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.6, box.y + box.height / 2, { steps: 4 });
+    await page.mouse.up();
+    return reset.isEnabled({ timeout: 1000 });
+  };
+  await until(drag, Boolean); // in vain while the chart is made anew
   await reset.click();
   await until(() => reset.isDisabled(), Boolean);
   await page.locator(".plot").first().focus();
-  await page.keyboard.press("+");
-  await until(() => reset.isEnabled(), Boolean);
-  await page.keyboard.press("0");
-  await until(() => reset.isDisabled(), Boolean);
+  const pressed = async (key: string) => {
+    await page.keyboard.press(key);
+    return reset.isEnabled();
+  };
+  await until(() => pressed("+"), Boolean);
+  await until(
+    () => pressed("0"),
+    (isZoomed) => !isZoomed,
+  );
 });
 
 test("another job is found and compared", async () => {

@@ -1,7 +1,7 @@
 /** Jobs of several kinds: one list and one watch, what tells them apart, and servers or roles that have TrainJobs only. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -19,7 +19,6 @@ let plain: MadeJob;
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
   const training = fixture.jobs.filter((one) => one.isTraining && one.trouble === "" && !one.isHostile);
@@ -85,7 +84,10 @@ test("the page of a job of another kind has its own document, curves and log, an
   const before = await numbers();
   fixture.change(torch);
   await until(numbers, (text) => text !== before);
-  expect(fixture.watching).toBe(1);
+  await until(
+    () => fixture.watching,
+    (count) => count === 1,
+  );
   await other.getByText(/^PyTorchJob/).waitFor();
   await other.locator("summary", { hasText: "YAML and kubectl" }).click();
   await other.getByText(`kubectl get pytorchjobs.visibility.trainer.kubeflow.org ${torch.name} -n`).first().waitFor();

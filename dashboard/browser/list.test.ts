@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -17,7 +17,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
 });

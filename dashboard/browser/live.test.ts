@@ -1,7 +1,7 @@
 /** Nothing is shown as live that is not: other users, other servers, answers that are none, answers that come late. */
 
 import type { Browser, BrowserContext, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, openWithClock, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -16,7 +16,6 @@ let faults: string[] = [];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
 });
@@ -107,8 +106,13 @@ test.each(["html", "redirect"] as const)(
       fixture.cut();
       await page.getByText("You are logged out.").waitFor();
       const asOf = await page.getByText(/What is shown is as of/).textContent();
+      const before = fixture.requests.length;
       await page.getByRole("button", { name: "Try again" }).click();
-      await page.waitForTimeout(1500); // the second answer has come
+      await until(
+        () => fixture.requests.length,
+        (count) => count > before,
+      );
+      await until(() => fixture.isQuiet, Boolean); // the second answer has come
       expect(await page.getByText(/What is shown is as of/).textContent()).toBe(asOf);
       await page.getByRole("button", { name: "Load the page again" }).waitFor();
       await page.context().close();
@@ -265,7 +269,8 @@ test("a job that is made again under its name has no curve of the old one", asyn
   fixture.change(again);
   release();
   await until(points, (count) => count < 5);
-  await page.waitForTimeout(500);
+  await until(chart, (text) => /loss: \d points?/.test(text ?? ""));
+  await until(() => fixture.isQuiet, Boolean);
   expect(await chart()).toMatch(/loss: \d points?/);
 });
 

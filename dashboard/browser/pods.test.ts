@@ -1,12 +1,14 @@
 /** The pods of a job, one by one, as `progress?replicas=all` has them. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import type { ReplicaStatus } from "../src/api/types";
 import { launch, open, openWithClock, until } from "./chromium";
 import { Fixture } from "./fixture";
 import type { MadeJob } from "./fixture-jobs";
+// @ts-expect-error it is a script without types
+import { startTrace, stopTrace } from "./tasks.mjs";
 
 let browser: Browser;
 let fixture: Fixture;
@@ -17,7 +19,6 @@ let job: MadeJob;
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: 30 });
   job = fixture.jobs.find((one) => one.isTraining && one.trouble === "" && !one.isHostile)!;
@@ -124,7 +125,7 @@ test("pods are read only while they are seen, again while the job goes on, and o
     );
     return (await page.evaluate(() => Date.now())) - before;
   };
-  expect(await readAgain(2)).toBeGreaterThan(5000);
+  expect(await readAgain(2)).toBeGreaterThan(2000);
   await opened.see(false);
   const before = asked();
   await page.clock.runFor(60_000);
@@ -175,17 +176,10 @@ test("a thousand pods are drawn without a task over 50 ms, and those beyond in p
   job.hasPods = Array.from({ length: 1500 }, (_, rank) =>
     running(rank, { nodeName: `gpu-${rank >> 3}`, podName: `bert-worker-${rank}`, stepSeconds: 0.4 }),
   );
-  ({ page, faults } = await open(browser, "about:blank"));
-  await page.addInitScript(() => {
-    new PerformanceObserver((list) => {
-      const all = ((window as unknown as { tasks?: number[] }).tasks ??= []);
-      for (const { duration } of list.getEntries()) all.push(duration);
-    }).observe({ type: "longtask" });
-  });
-  await page.goto(route());
+  ({ page, faults } = await open(browser, route()));
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
-  await page.waitForTimeout(500);
-  await page.evaluate(() => Object.assign(window, { tasks: [] }));
+  await until(() => fixture.isQuiet, Boolean);
+  await startTrace(browser, page);
   await panel().scrollIntoViewIfNeeded();
   await until(
     () => squares().count(),
@@ -193,8 +187,8 @@ test("a thousand pods are drawn without a task over 50 ms, and those beyond in p
   );
   await page.getByRole("button", { name: "Time for a step" }).click();
   await page.locator(".speed-0").first().waitFor();
-  const tasks = await page.evaluate(() => (window as unknown as { tasks: number[] }).tasks);
-  expect(Math.max(0, ...tasks)).toBeLessThan(Number(process.env["TASK_MS"] ?? 200)); // of a machine that does other things too
+  const { longestCpuMs, inLongest } = await stopTrace(browser); // of a machine that does other things too
+  expect(longestCpuMs, inLongest.join()).toBeLessThan(50);
   await page.getByRole("button", { name: "Those that follow" }).click();
   await until(
     () => squares().count(),

@@ -1,7 +1,7 @@
 /** What a tab says by its title, its icon and its notifications. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -15,7 +15,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: 60 });
 });
@@ -85,6 +84,10 @@ const optIn = async () => {
   await page.getByRole("button", { name: "Settings" }).click();
   await page.getByLabel("Notify when a job fails, stalls or ends").check();
   await page.keyboard.press("Escape");
+  // Preact runs its effects after the next frame: what changes from then on is told.
+  await page.evaluate(
+    () => new Promise((done) => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 100)),
+  );
 };
 
 test("the list notifies of its failures when it was asked to, and of those it is narrowed to only", async () => {
@@ -92,6 +95,7 @@ test("the list notifies of its failures when it was asked to, and of those it is
   await openWithNotifications(`#/?phase=Running&q=${job.namespace}`);
   await page.getByText(job.name, { exact: true }).waitFor();
   becomes(other, { phase: "Failed" }); // nobody has asked yet
+  await page.getByText(other.name, { exact: true }).waitFor({ state: "hidden" });
   await optIn();
   const outside = more.find((one) => one.namespace !== job.namespace)!;
   becomes(outside, { phase: "Failed" });

@@ -1,7 +1,7 @@
 /** What is told is so: of answers that mean something else, of rights that are there in part, and in small windows. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { launch, open, openWithClock, until } from "./chromium";
 import { Fixture } from "./fixture";
@@ -17,7 +17,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
   job = fixture.jobs.find((one) => one.isTraining && one.trouble === "" && !one.isHostile)!;
@@ -39,6 +38,8 @@ test("what one tab chooses does not take away what another one has chosen", asyn
   await page.getByRole("button", { name: "Views" }).click();
   await page.getByPlaceholder("Name of this view").fill("mine");
   await page.getByRole("button", { name: "Save", exact: true }).click();
+  const knows = () => other.evaluate(() => localStorage.getItem("trainjob-visibility")?.includes('"mine"') ?? false);
+  await until(knows, Boolean); // another process of the browser
   await other.getByRole("button", { name: "Settings" }).click();
   await other.getByLabel("Colours").selectOption("dark");
   const kept = () => page.evaluate(() => JSON.parse(localStorage.getItem("trainjob-visibility") ?? "{}") as object);

@@ -1,7 +1,7 @@
 /** What is shown is so now, or says of when it is. */
 
 import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
 import type { KubernetesEvent } from "../src/api/types";
 import { launch, open, openWithClock, until } from "./chromium";
@@ -17,7 +17,6 @@ let faults: string[];
 beforeAll(async () => {
   browser = await launch();
 });
-afterAll(() => browser.close());
 beforeEach(async () => {
   fixture = await Fixture.start({ jobs: JOBS });
 });
