@@ -15,6 +15,7 @@ const NAMES = [
   "push",
   "history",
   "goodput",
+  "diagnose",
   "install",
 ];
 // Whose tables tell reasons; where two tell the same one, the first counts that does not refer to the other.

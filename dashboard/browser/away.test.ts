@@ -64,6 +64,22 @@ describe.each(["with a worker for all tabs", "with a hub in the tab"])("back fro
     await fixture.stop();
   });
 
+  test.each(["list", "job"])("a %s says at once that it is old, when nothing answers", async (what) => {
+    const fixture = await Fixture.start({ jobs: JOBS });
+    const { job, route } = routeOf(fixture);
+    const page = await show(fixture.page() + (what === "job" ? route : `#/?q=${job.name}`));
+    await page.getByText(job.name, { exact: true }).first().waitFor();
+    await until(() => fixture.watching, Boolean);
+    await leave(fixture, page, () => (fixture.isSilent = true));
+    await page.getByText("Connecting again.").waitFor({ timeout: 20_000 });
+    await page.getByText(/What is shown is as of \d\d:\d\d/).waitFor();
+    fixture.isSilent = false;
+    fixture.cut();
+    await page.getByText("Connecting again.").waitFor({ state: "hidden" });
+    await page.context().close();
+    await fixture.stop();
+  });
+
   test("a job has what has changed, and goes on", async () => {
     const fixture = await Fixture.start({ jobs: JOBS });
     const { job, route } = routeOf(fixture);

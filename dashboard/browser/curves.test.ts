@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 
@@ -384,4 +385,62 @@ test("a PNG of a chart that is not live says as of when it is", async () => {
   const seconds = new Date().getUTCHours() * 3600 + new Date().getUTCMinutes() * 60 + new Date().getUTCSeconds();
   expect((seconds - (hour * 3600 + minute * 60 + second) + 86_400) % 86_400).toBeGreaterThanOrEqual(2);
   expect(asOf).toContain(`:${String(minute).padStart(2, "0")}`);
+});
+
+test.each([
+  ["1", "1e-30", "0.5"],
+  ["1e-300", "1e300", "1"],
+])("a logarithmic axis is drawn however far it reaches (%s, %s, %s)", async (...values) => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [Array.from({ length: 30 }, (_, at) => [at, values[at % 3]!] as const)] });
+  await show(job, "?log=1");
+  await until(written, (texts) => texts.some((text) => /e[−-]\d+/.test(text)));
+});
+
+test("a text is no curve", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { loss: [range(0, 100, 10, () => 1)] });
+  job.says.metrics = [...job.says.metrics!, { name: "stage", value: "warm up" }];
+  await show(job);
+  await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor();
+  expect(await page.getByText("stage", { exact: true }).count()).toBe(0);
+});
+
+test("the last hour is a link that moves on, and a chart is taken along as CSV with the jobs beside it", async () => {
+  const [job, other] = fixture.jobs.filter(trains) as [MadeJob, MadeJob];
+  const now = Math.floor(Date.now() / 1000);
+  for (const [one, by] of [
+    [job, 100],
+    [other, 50],
+  ] as const) {
+    has(one, { loss: [range(0, 10_000, by, (step) => step)], "=a": [range(0, 10_000, by, () => 1)] });
+    for (const curve of one.hasHistory!.series) curve.times = curve.steps!.map((step) => now - 10_000 + (step ?? 0));
+  }
+  await show(job, `?with=${other.namespace}/${other.name}`);
+  await page.getByRole("button", { name: "Last hour of the curves" }).click();
+  await page.getByRole("button", { name: "Time", exact: true, pressed: true }).waitFor();
+  expect(page.url()).toContain("x=time&");
+  expect(page.url()).toContain("last=3600");
+  await page.reload();
+  await page.getByRole("button", { name: "Last hour of the curves", pressed: true }).waitFor();
+  await until(() => page.getByRole("button", { name: "Show all" }).isEnabled(), Boolean);
+  const link = page.locator("figure", { has: page.getByRole("heading", { name: "loss" }) }).getByText("Link");
+  expect(await link.getAttribute("href")).toMatch(/x=time&metric=loss&with=.*&last=3600$/);
+  await until(legend, (texts) => texts.length >= 4);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "CSV of loss" }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe("loss.csv");
+  const lines = readFileSync(await download.path(), "utf8")
+    .trim()
+    .split("\r\n");
+  expect(lines[0]).toBe("job,metric,attempt,step,epoch,time,value");
+  expect(lines).toHaveLength(1 + 101 + 201);
+  expect(lines.at(-1)).toMatch(new RegExp(`^${other.namespace}/${other.name},loss,1,10000,,\\d.*Z,10000$`));
+  await page.getByRole("button", { name: "Show all" }).click();
+  await until(
+    () => page.url(),
+    (url) => !url.includes("last="),
+  );
 });

@@ -72,6 +72,12 @@ export class Fixture {
   mayWatch = true;
   /** Whether the viewer may read logs and list events. */
   mayReadMore = true;
+  /** Whether the viewer may have ranks read. */
+  mayDiagnose = true;
+  /** Whether kube-apiserver is there, which reviews what the viewer may do. */
+  hasReviews = true;
+  /** What was asked by other means than GET. */
+  readonly posts: string[] = [];
   /** Whether the viewer may get `progress`. */
   mayReadProgress = true;
   /** What is answered there instead. */
@@ -204,6 +210,8 @@ export class Fixture {
       return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
     if (!url.pathname.startsWith(prefix)) return sendStatus(response, 404, "", "not below the prefix");
     const path = url.pathname.slice(prefix.length);
+    if (path === "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" && this.hasReviews)
+      return this.review(request, response);
     const core = /^\/api\/v1\/namespaces(?:\/([^/]+)\/events)?$/.exec(path);
     // As the kubelet does: the last lines, and of these the first bytes.
     const log = /^\/api\/v1\/namespaces\/[^/]+\/pods\/([^/]+)\/log$/.exec(path);
@@ -246,11 +254,47 @@ export class Fixture {
         name,
       );
     if (subresource === "log-tail") return this.logTail(response, job);
+    if (subresource === "diagnose") return this.diagnosis(request, response, job);
     if (subresource === "history") return this.history(request, response, job, url.searchParams);
     if (subresource === "progress") return this.progress(request, response, job, url.searchParams);
     if (subresource !== undefined)
       return sendStatus(response, 404, "", "the server could not find the requested resource");
     send(request, response, job.document(Date.now()));
+  }
+
+  private review(request: IncomingMessage, response: ServerResponse): void {
+    let text = "";
+    request.on("data", (part) => (text += part));
+    request.on("end", () => {
+      const { verb, resource, subresource } = (JSON.parse(text) as Review).spec.resourceAttributes;
+      const allowed = {
+        events: this.mayReadMore,
+        "pods/log": this.mayReadMore,
+        progress: this.mayReadProgress,
+        diagnose: verb === "get" || this.mayDiagnose,
+        trainingjobs: this.options.allKinds !== "forbidden",
+      };
+      const names = [resource, subresource, `${resource}/${subresource}`] as (keyof typeof allowed)[];
+      sendJson(response, { status: { allowed: names.every((name) => allowed[name] ?? true) } }, 201);
+    });
+  }
+
+  /** As the server does it: of the last one the stacks, or another one, which comes a little later. */
+  private diagnosis(request: IncomingMessage, response: ServerResponse, job: MadeJob): void {
+    const { diagnosis } = job.document(Date.now()).status;
+    if (request.method === "GET") {
+      if (!this.mayReadMore) return sendStatus(response, 403, "Forbidden", 'User "bob" cannot get resource "pods/log"');
+      if (!diagnosis) return sendStatus(response, 404, "NotFound", "The ranks of the job were not read yet.");
+      const frames = [
+        ["torch/distributed/distributed_c10d.py:all_reduce:2501", "train.py:step:88"],
+        ["torch/utils/data/dataloader.py:_try_get_data:1131", "<b>\u202etrain.py:main:40"],
+      ];
+      const groups = diagnosis.groups?.map((group, at) => ({ ...group, frames: frames[at] ?? [] }));
+      return sendJson(response, { kind: "TrainJobDiagnosis", metadata: {}, diagnosis: { ...diagnosis, groups } });
+    }
+    this.posts.push(request.url ?? "");
+    if (!this.mayDiagnose) return sendStatus(response, 403, "Forbidden", 'cannot create resource "trainjobs/diagnose"');
+    sendJson(response, { kind: "Status", status: "Success", code: 202 }, 202);
   }
 
   private collection(
@@ -437,6 +481,10 @@ export class Fixture {
     const metadata = end < all.length ? { continue: String(end) } : {};
     sendJson(response, { metadata, items: all.slice(Number(query.get("continue") ?? 0), end) });
   }
+}
+
+interface Review {
+  spec: { resourceAttributes: { verb: string; resource: string; subresource?: string } };
 }
 
 function sumsOf(name: string, jobs: readonly MadeJob[], window: string, now: number): SumsOfJobs {

@@ -276,3 +276,19 @@ test("all rows are printed", async () => {
     (count) => count < JOBS,
   );
 });
+
+test("numbers stand below the heads of their columns", async () => {
+  for (const name of ["seen", "accelerators"]) {
+    const right = (within: string) =>
+      page
+        .locator(`${within} .cell.${name}`)
+        .filter({ hasText: /./ })
+        .first()
+        .evaluate((cell) => {
+          const text = document.createRange();
+          text.selectNodeContents(cell.querySelector("button")?.firstChild ?? cell);
+          return text.getBoundingClientRect().right;
+        });
+    expect(Math.abs((await right(".header")) - (await right(".body"))), name).toBeLessThan(6);
+  }
+});

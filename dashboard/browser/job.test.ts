@@ -295,7 +295,7 @@ test("a job that waits is no job that cannot be read, and is told to have not be
 test("a CSV that is refused says so", async () => {
   await show(isGood);
   fixture.hasHistory = false;
-  await page.getByRole("button", { name: "CSV" }).click();
+  await page.getByRole("button", { name: "CSV", exact: true }).click();
   await page.getByText("No CSV: the server could not find the requested resource").waitFor();
 });
 
@@ -412,4 +412,13 @@ test("attempts are listed over time with their steps", async () => {
   );
   expect(await rows.last().textContent()).toMatch(/^2.*[\d,]+ to [\d,]+$/);
   await page.getByRole("img", { name: /an attempt of .*, runs for / }).waitFor();
+});
+
+test("a job that has failed is not told to be probed again", async () => {
+  const job = fixture.jobs.find((one) => one.phase === "Failed")!;
+  job.says = { observation: { source: "exec", consecutiveFailures: 1, reason: "ContainerNotRunning" } };
+  await show((one) => one === job);
+  const reading = page.getByRole("region", { name: "How the numbers are read" });
+  await reading.getByText("ContainerNotRunning").waitFor();
+  expect(await reading.getByText("What to do:").count()).toBe(0);
 });

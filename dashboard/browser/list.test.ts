@@ -151,7 +151,7 @@ test("labels that a link names may be called anything", async () => {
   expect((await page.locator(".body .cell.label").allTextContents()).join("")).toBe("");
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("button", { name: "CSV" }).click(),
+    page.getByRole("button", { name: "CSV", exact: true }).click(),
   ]);
   expect(readFileSync(await download.path(), "utf8")).toMatch(/,__proto__,constructor,<b>\r\n/);
 });
@@ -181,7 +181,7 @@ test("the list is taken along as CSV, as it is narrowed and arranged", async () 
   await until(matches, (text) => text === `${failed.length} of ${JOBS} jobs`);
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("button", { name: "CSV" }).click(),
+    page.getByRole("button", { name: "CSV", exact: true }).click(),
   ]);
   expect(download.suggestedFilename()).toMatch(/^training-jobs-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.csv$/);
   const lines = readFileSync(await download.path(), "utf8")

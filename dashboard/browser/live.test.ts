@@ -128,7 +128,7 @@ test("a proxy's page of HTML is no log, no YAML and no CSV", async () => {
   fixture.login = "html";
   await page.getByText("It cannot be read again").waitFor();
   await page.locator("summary", { hasText: "YAML and kubectl" }).click();
-  await page.getByRole("button", { name: "CSV" }).click();
+  await page.getByRole("button", { name: "CSV", exact: true }).click();
   await page.getByText(/^No CSV: /).waitFor();
   await until(
     () => page.locator("details", { hasText: "YAML and kubectl" }).textContent(),
@@ -313,4 +313,42 @@ test("events and compared curves of a server that does not answer tell when they
   }
   await waitFor(/Events are as of \d\d:\d\d/);
   await waitFor(/Compared jobs are as of \d\d:\d\d/);
+});
+
+test("before anything was read no figure is told", async () => {
+  const release = fixture.hold(/jobs$/);
+  const page = await first();
+  const figures = () => page.getByRole("list", { name: "Summary" }).locator("b").allTextContents();
+  await until(figures, (texts) => texts.length === 6);
+  expect((await figures()).join("")).toBe("––––––");
+  release();
+  await until(figures, (texts) => texts.every((text) => /\d/.test(text)));
+});
+
+test("when the list's connection is lost, the tabs of its jobs say so too, though nothing answers them", async () => {
+  const list = await first();
+  await list.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  const page = await another(list, route(training()));
+  await page.locator(".numbers").waitFor();
+  await until(() => fixture.isQuiet, Boolean);
+  fixture.isSilent = true;
+  fixture.cut();
+  await list.getByText("Connection lost.").waitFor();
+  await page.getByText("Connection lost.").waitFor({ timeout: 20_000 });
+  await page.getByText(/What is shown is as of/).waitFor();
+});
+
+test.each(["list", "job"])("on a %s the last report is as old as it was when the connection was lost", async (what) => {
+  const job = training();
+  const { page, waitFor } = await withClock(what === "job" ? route(job) : `#/?q=${job.name}`);
+  await waitFor(job.name);
+  await until(() => fixture.watching, Boolean);
+  fixture.isDown = true;
+  fixture.cut();
+  await waitFor("Connection lost.");
+  const seen = () =>
+    page.locator(what === "job" ? ".numbers div:has-text('Last report')" : ".body .row .seen").textContent();
+  const before = await seen();
+  await page.clock.runFor(180_000);
+  expect(await seen()).toBe(before);
 });

@@ -42,10 +42,16 @@ const MAX_MESSAGE = 600;
 const PATIENCE_MS = 60_000; // for a whole answer
 
 /** The answer's head; its body may be a stream without end. Throws ApiError, or whatever the browser does. */
-export async function request(path: string, accept: string, signal: AbortSignal): Promise<Response> {
+export async function request(path: string, accept: string, signal: AbortSignal, body?: object): Promise<Response> {
   const askedAt = Date.now();
-  const headers = { Accept: accept };
-  const how: RequestInit = { headers, credentials: "same-origin", cache: "no-store", redirect: "manual", signal };
+  const how: RequestInit = {
+    headers: { Accept: accept, ...(body && { "Content-Type": "application/json" }) },
+    credentials: "same-origin",
+    cache: "no-store",
+    redirect: "manual",
+    signal,
+    ...(body && { method: "POST", body: JSON.stringify(body) }),
+  };
   const answer = await fetch(path, how).catch((cause: unknown) => {
     throw signal.aborted ? cause : new NobodyAnswers("The connection to the server was lost.", { cause });
   });
@@ -62,6 +68,10 @@ const LOGIN = (what: string) => `A request ${what}, as by a proxy that asks for 
 
 export function getJson<T>(path: string, signal?: AbortSignal): Promise<T> {
   return whole(signal, async (either) => (await request(path, "application/json", either)).json() as Promise<T>);
+}
+
+export function postJson<T>(path: string, body: object, signal?: AbortSignal): Promise<T> {
+  return whole(signal, async (either) => (await request(path, "application/json", either, body)).json() as Promise<T>);
 }
 
 /** With what its head says of the kinds that it is of: see Watch. */

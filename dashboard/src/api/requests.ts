@@ -1,9 +1,10 @@
 /** What the page asks beside the lists that it follows. */
 
-import { corePath, resourcePath, withQuery, type Address } from "./address";
+import { corePath, GROUP, resourcePath, withQuery, type Address } from "./address";
 import { linesOf } from "../model/log";
-import { ApiError, ConnectionLost, getJson, getText } from "./http";
-import type { History, JobDocument, JobSums, KubernetesEvent, LogTail } from "./types";
+import { ApiError, ConnectionLost, getJson, getText, postJson } from "./http";
+import { ensure } from "./rights";
+import type { Diagnosis, History, JobDocument, JobSums, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
 export interface JobRef {
@@ -55,6 +56,7 @@ export async function getSums(
   query: { sumBy: string; window: string },
   signal?: AbortSignal,
 ): Promise<JobSums> {
+  await ensure(address, address.namespace, { verb: "list", group: GROUP, resource: "trainingjobs" });
   const path = withQuery(resourcePath(address, "trainingjobs", address.namespace), query);
   const found = await getJson<JobSums>(path, signal);
   if (found?.kind !== "TrainingJobSums" || !found.total || !Array.isArray(found.groups))
@@ -63,8 +65,27 @@ export async function getSums(
 }
 
 /** With a status for each replica, 1,000 at most: those after the replica named `after`. */
-export const getReplicas = (address: Address, ref: JobRef, after: string | undefined, signal?: AbortSignal) =>
-  getDocument(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
+export async function getReplicas(address: Address, ref: JobRef, after: string | undefined, signal?: AbortSignal) {
+  await ensure(address, ref.namespace, ofJob(ref, "get", "progress"));
+  return getDocument(withQuery(subject(address, ref, "progress"), { replicas: "all", continue: after }), signal);
+}
+
+/** To a subresource of the job. */
+export const ofJob = ({ plural, name }: JobRef, verb: "get" | "create", subresource: string) =>
+  ({ verb, group: GROUP, resource: plural, subresource, name }) as const;
+const LOGS = { verb: "get", resource: "pods", subresource: "log" } as const;
+
+/** The last diagnosis of the job, with the stacks of its ranks. */
+export async function getDiagnosis(address: Address, ref: JobRef, signal?: AbortSignal): Promise<Diagnosis> {
+  await ensure(address, ref.namespace, ofJob(ref, "get", "diagnose"));
+  await ensure(address, ref.namespace, LOGS);
+  const { diagnosis } = await getJson<{ diagnosis?: Diagnosis }>(subject(address, ref, "diagnose"), signal);
+  if (!diagnosis?.reason) throw new ConnectionLost("The answer is no diagnosis.");
+  return diagnosis;
+}
+
+/** Has the ranks of the job read now; its document has what was found, within a minute. */
+export const diagnose = (address: Address, ref: JobRef) => postJson(subject(address, ref, "diagnose"), {});
 
 export const getYaml = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getText(subject(address, ref), "application/yaml", signal);
@@ -73,8 +94,17 @@ const LINES = 500;
 const MOST_BYTES = 1 << 20;
 
 /** `previous`: of the run before; without it the server chooses that which failed. */
-export const getLogTail = (address: Address, ref: JobRef, query: { previous?: string }, signal?: AbortSignal) =>
-  getJson<LogTail>(withQuery(subject(address, ref, "log-tail"), { lines: LINES, ...query }), signal);
+export async function getLogTail(
+  address: Address,
+  ref: JobRef,
+  pod: string | undefined,
+  query: { previous?: string },
+  signal?: AbortSignal,
+): Promise<LogTail> {
+  await ensure(address, ref.namespace, ofJob(ref, "get", "log-tail"));
+  await ensure(address, ref.namespace, { ...LOGS, name: pod });
+  return getJson<LogTail>(withQuery(subject(address, ref, "log-tail"), { lines: LINES, ...query }), signal);
+}
 
 /** Of a pod that runs: through kube-apiserver, with the viewer's own right; else, where only we are reached, by us. */
 export async function getLog(
@@ -85,6 +115,7 @@ export async function getLog(
   signal?: AbortSignal,
 ): Promise<LogTail> {
   const path = corePath(address, "namespaces", ref.namespace, "pods", podName, "log");
+  await ensure(address, ref.namespace, { ...LOGS, name: podName });
   try {
     for (let tailLines = LINES; ; tailLines = Math.ceil(tailLines / 10)) {
       const query = { container: containerName, tailLines, limitBytes: MOST_BYTES };
@@ -97,7 +128,7 @@ export async function getLog(
   } catch (error) {
     // An answer without a reason is not kube-apiserver's.
     if (!(error instanceof ApiError) || (error.code !== 404 && error.code !== 405) || error.reason) throw error;
-    return getLogTail(address, ref, { previous: "false" }, signal);
+    return getLogTail(address, ref, podName, { previous: "false" }, signal);
   }
 }
 
@@ -107,6 +138,7 @@ const MOST_EVENT_PAGES = 10;
 /** Of the job and what bears its name (its JobSet), and of one pod. Only behind kube-apiserver. */
 export async function getEvents(address: Address, ref: JobRef, pod?: string): Promise<KubernetesEvent[]> {
   const path = corePath(address, "namespaces", ref.namespace, "events");
+  await ensure(address, ref.namespace, { verb: "list", resource: "events" });
   const names = pod === undefined ? [ref.name] : [ref.name, pod];
   const lists = await Promise.all(names.map((name) => getEventsOf(path, name)));
   return lists.flat();

@@ -14,6 +14,8 @@ export type Attempt = History["attempts"][number];
 export type GoodputOfWindow = Schemas["org.kubeflow.trainer.visibility.v1alpha1.GoodputOfWindow"];
 export type SecondsByKind = Schemas["org.kubeflow.trainer.visibility.v1alpha1.SecondsByKind"];
 
+export type Diagnosis = NonNullable<ProgressStatus["diagnosis"]>;
+
 /** Sums over some jobs; without a name of those that have no such label. */
 export interface SumsOfJobs {
   name?: string;

@@ -38,6 +38,8 @@ export interface Link {
   readonly error?: Fault;
   /** When the next try is, by the server's clock. */
   readonly retryAt?: number;
+  /** The page was away, and has no answer since. */
+  readonly wasAway?: boolean;
 }
 
 /** The viewer may read other kinds now than those that were listed. */

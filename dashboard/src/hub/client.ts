@@ -25,7 +25,7 @@ export class HubClient {
     document.addEventListener("visibilitychange", () => this.see());
     window.addEventListener("online", () => this.retry());
     window.addEventListener("pagehide", () => this.leave());
-    window.addEventListener("pageshow", (event) => event.persisted && this.begin());
+    window.addEventListener("pageshow", (event) => event.persisted && this.comeBack());
     setInterval(() => {
       if (!this.hasOwn && this.silentTicks++ >= MOST_SILENT_TICKS) this.useOwn();
     }, TICK_MS);
@@ -55,6 +55,12 @@ export class HubClient {
   private leave(): void {
     this.send({ do: "close" });
     this.hasLeft = true;
+  }
+
+  /** What is shown is of before: until the server has answered, that is said. */
+  private comeBack(): void {
+    for (const [id, { take }] of this.wishes) take({ id, link: { state: "connecting", wasAway: true } });
+    this.begin();
   }
 
   private see(): void {

@@ -53,10 +53,12 @@ export class JobFeed extends Feed {
 
   use(source: Source): void {
     if (source === this.source) return;
+    const before = this.source;
     this.stop();
     this.source = source;
     if (source === "watch") this.startWatch();
     else void this.poll(source);
+    if (before instanceof Feed && before.link.state === "lost") this.say(before.link); // until it is answered itself
   }
 
   stop(): void {

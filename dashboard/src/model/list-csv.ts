@@ -44,9 +44,11 @@ export function listCsv(jobs: readonly Job[], labels: readonly string[]): string
     ...COLUMNS,
     ...labels.map((label): [string, (job: Job) => Value] => [label, (job) => labelOf(job, label)]),
   ];
-  const lines = [columns.map(([name]) => cell(name)), ...jobs.map((job) => columns.map(([, of]) => cell(of(job))))];
-  return `${lines.map((line) => line.join(",")).join("\r\n")}\r\n`;
+  return csv([columns.map(([name]) => name), ...jobs.map((job) => columns.map(([, of]) => of(job)))]);
 }
+
+export const csv = (rows: readonly (readonly Value[])[]) =>
+  `${rows.map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 
 /** Text that a spreadsheet would take for a formula gets an apostrophe before it: names come from strangers. */
 function cell(value: Value): string {

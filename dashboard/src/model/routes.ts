@@ -17,6 +17,8 @@ export interface JobLook {
   readonly others: readonly string[];
   /** What is seen of the axis; undefined is all. */
   readonly range: { readonly min: number; readonly max: number } | undefined;
+  /** In its place: the last so many seconds, which move on. */
+  readonly last?: number | undefined;
   /** Over which it is told where the time went. */
   readonly window: Window;
 }
@@ -95,6 +97,7 @@ function lookOf(query: URLSearchParams, own: string): JobLook {
     metrics: query.getAll("metric"),
     others: [...new Set(query.getAll("with"))].filter((other) => other !== own),
     range: rangeOf(query.get("from"), query.get("to")),
+    last: lastOf(Number(query.get("last"))),
     window: isWindow(window) ? window : USUAL_LOOK.window,
   };
 }
@@ -110,10 +113,13 @@ function queryOf(look: JobLook): URLSearchParams {
     query.set("from", rounded(look.range.min));
     query.set("to", rounded(look.range.max));
   }
+  if (look.last) query.set("last", String(look.last));
   if (look.window !== USUAL_LOOK.window) query.set("window", look.window);
   return query;
 }
 
+const LONGEST_S = 100 * 86400;
+const lastOf = (seconds: number) => (seconds >= 60 && seconds <= LONGEST_S ? Math.round(seconds) : undefined);
 const rounded = (value: number) => String(Number(value.toPrecision(12)));
 
 function rangeOf(from: string | null, to: string | null): JobLook["range"] {

@@ -1,6 +1,6 @@
 /** A chart as a PNG: what is on its canvas, with its name, its legend and the time below. */
 
-import { save } from "./save";
+import { fileName, save } from "./save";
 
 const LINE = 18; // pixels of the page, as all below
 const EDGE = 12;
@@ -52,5 +52,5 @@ export async function savePicture(figure: HTMLElement, { jobs, axis, weight, asO
   const how = `by ${axis.toLowerCase()}${weight > 0 ? `, smoothed by ${weight}` : ""}`;
   write(`${jobs} · ${how} · as of ${new Date(asOf).toISOString().slice(0, 19)}Z`, EDGE, y);
   const blob = await new Promise<Blob | null>((resolve) => picture.toBlob(resolve, "image/png"));
-  if (blob) save(blob, `${title.replace(/[^\w.-]+/g, "_").slice(0, 60)}.png`, "image/png");
+  if (blob) save(blob, fileName(title, "png"), "image/png");
 }

@@ -41,7 +41,9 @@ export function StaleLine({ link, isShown, retry }: Props) {
           <>
             {isShown && asOf !== undefined && <span class="muted">{age((now - asOf) / 1000)} old</span>}
             {retryAt !== undefined && (
-              <span class="muted">next try {retryAt > now ? `in ${age((retryAt - now) / 1000 + 1)}` : "now"}</span>
+              <span class="muted">
+                {retryAt > now ? `next try in ${age((retryAt - now) / 1000 + 1)}` : "trying now"}
+              </span>
             )}
             {error?.code === 401 && (
               <button type="button" class="button" onClick={() => location.reload()}>

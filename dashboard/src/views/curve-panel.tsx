@@ -19,12 +19,14 @@ import {
 import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
 import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
+import { csv } from "../model/list-csv";
 import { jobLink, type JobLook } from "../model/routes";
 import { AXES, beginOf, type Axis } from "../model/series";
 import { time } from "../model/job";
 import { visible } from "../model/text";
 import { useSettings } from "../settings";
 import { savePicture } from "./chart-picture";
+import { fileName, save } from "./save";
 import { usePrinting, useSeen } from "./hooks";
 import { Swatch } from "./swatch";
 import { useIsDark } from "./theme";
@@ -84,6 +86,15 @@ export function CurvePanel(props: Props) {
             </button>
           </>
         )}
+        <button
+          type="button"
+          class="button plain"
+          aria-label={`CSV of ${visible(group)}`}
+          title="The points that are drawn, of all jobs in the chart"
+          onClick={() => save(csv(pointsOf(jobs, metrics)), fileName(group, "csv"), "text/csv")}
+        >
+          CSV
+        </button>
         <button
           type="button"
           class="button plain"
@@ -167,7 +178,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
           ),
         ].join(" ")}
       />
-      <Notes broken={drawn.broken.length - drawn.large} large={drawn.large} hidden={drawn.hidden} />
+      <Notes {...drawn} broken={drawn.broken.length - drawn.large} />
     </>
   );
 }
@@ -182,6 +193,21 @@ function owners(jobs: readonly ComparedJob[], metrics: readonly string[]): Owned
         .map((curve) => ({ curve, job, start, gaps: all.gaps.filter(({ attempt }) => attempt === curve.attempt) })),
     );
   });
+}
+
+function pointsOf(jobs: readonly ComparedJob[], metrics: readonly string[]) {
+  const rows = owners(jobs, metrics).flatMap(({ curve: { metric, attempt, times, steps, epochs, values }, job }) =>
+    times.map((at, place) => [
+      nameOf(jobs[job]?.ref ?? NO_REF),
+      metric,
+      attempt + 1,
+      steps[place] ?? undefined,
+      epochs[place] ?? undefined,
+      new Date(at * 1000).toISOString(),
+      values[place],
+    ]),
+  );
+  return [["job", "metric", "attempt", "step", "epoch", "time", "value"], ...rows];
 }
 
 /** Where attempts after the first began. On the axis of steps: where they took up the count again. */
@@ -263,7 +289,13 @@ function Legend({ where, entries, isSaid }: { where: string; entries: readonly E
   );
 }
 
-function Notes({ broken, large, hidden }: { broken: number; large: number; hidden: number }) {
+interface Left {
+  broken: number;
+  large: number;
+  hidden: number;
+}
+
+function Notes({ broken, large, hidden }: Left) {
   if (broken + large + hidden === 0) return null;
   const many = (number: number) => `${count(number)} ${number === 1 ? "value" : "values"}`;
   return (

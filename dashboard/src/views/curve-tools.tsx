@@ -39,7 +39,7 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
             key={one}
             type="button"
             aria-pressed={one === axis}
-            onClick={() => change({ ...look, axis: one, range: undefined })}
+            onClick={() => change({ ...look, axis: one, range: undefined, last: undefined })}
           >
             {AXES[one]}
           </button>
@@ -80,6 +80,20 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
         </Popover>
       )}
       {children}
+      {axes.includes("time") && (
+        <button
+          type="button"
+          class="button"
+          aria-label="Last hour of the curves"
+          aria-pressed={look.last === HOUR_S}
+          title="It moves on, also for whoever opens a link to it"
+          onClick={() =>
+            change({ ...look, axis: "time", range: undefined, last: look.last === HOUR_S ? undefined : HOUR_S })
+          }
+        >
+          Last hour
+        </button>
+      )}
       <button
         type="button"
         class="button"
@@ -94,6 +108,7 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
   );
 }
 
+const HOUR_S = 3600;
 const MANY = 12; // names that take a search
 const MOST = 60; // names in the list
 

@@ -92,7 +92,14 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
         <>
           <PrintedAsOf at={until} />
           {isFiltering(filter) && <p class="printed">Narrowed to {visible(narrowedTo(filter))}</p>}
-          <SummaryLine jobs={fleet.jobs.values()} version={version} now={now} filter={filter} change={change} />
+          <SummaryLine
+            jobs={fleet.jobs.values()}
+            version={version}
+            now={now}
+            filter={filter}
+            change={change}
+            isKnown={fleet.hasListed || fleet.jobs.size > 0}
+          />
           <FleetGoodput
             address={address}
             filter={filter}
@@ -120,7 +127,7 @@ export function FleetView({ address, fleet, sparks, filter, go }: Props) {
               sparks={sparks}
               filter={filter}
               change={change}
-              now={now}
+              now={until}
               isLoading={!fleet.hasListed}
               timeline={timeline}
               hasKinds={hasKinds}

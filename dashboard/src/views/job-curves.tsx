@@ -41,6 +41,7 @@ interface Props {
 }
 
 const AGAIN_MS = 30_000;
+const MOVES_MS = 10_000; // what the last hour is
 const NO_JOBS: ComparedJob[] = [];
 
 const MOST_GAPS = 3; // that are told
@@ -63,9 +64,14 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
   const known = metricNames(all);
   const names = [...new Set([...reported.filter((name) => known.includes(name)), ...known])];
   const chosen = names.filter((name) => look.metrics.length === 0 || look.metrics.includes(name));
-  const range = look.axis === undefined || look.axis === axis ? look.range : undefined; // it is of its axis
-  const zoom = (next: Range | undefined) => change({ ...look, range: next });
   const asOf = () => followed.asOf(serverNow());
+  const until = Math.floor(asOf() / MOVES_MS) * (MOVES_MS / 1000);
+  const { last } = look;
+  const range = useMemo(() => {
+    if (last !== undefined && axis === "time") return { min: until - last, max: until };
+    return look.axis === undefined || look.axis === axis ? look.range : undefined; // it is of its axis
+  }, [look, axis, last && until]);
+  const zoom = (next: Range | undefined) => change({ ...look, range: next, last: undefined });
   if (all.length === 0) return <NoCurves followed={followed} />;
   return (
     <section class="curves" aria-labelledby="curves">

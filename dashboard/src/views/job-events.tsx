@@ -42,7 +42,7 @@ export function Events({ address, jobRef, job, kind, pod, now }: Props) {
 }
 
 function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: number }) {
-  if (events.length === 0) return <p class="muted">None: Kubernetes forgets events after an hour.</p>;
+  if (events.length === 0) return <p class="muted">None recorded: Kubernetes keeps events for an hour.</p>;
   const shown = [...events].sort((one, other) => lastTime(other) - lastTime(one)).slice(0, MOST);
   return (
     <div class="scrolled" tabIndex={0} role="group" aria-label="Events">

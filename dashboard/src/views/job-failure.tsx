@@ -47,6 +47,7 @@ export function Failure({ address, jobRef, status, now }: Props) {
             <Instant at={at} now={now} />
           </>
         )}
+        {failure?.rank !== undefined && `, rank ${failure.rank}`}
         {where.length > 0 && (
           <>
             {", "}
@@ -64,6 +65,7 @@ export function Failure({ address, jobRef, status, now }: Props) {
       {(failure?.message ?? condition?.message) && (
         <p class="server-says">{visible(failure?.message ?? condition?.message ?? "")}</p>
       )}
+      {failure?.hint && <p>{visible(failure.hint)}</p>}
       <ReasonHelp reason={reason} />
       {failure?.retryable !== undefined && (
         <p class="muted">
@@ -98,7 +100,7 @@ function FailedLog({ address, jobRef, isWanted, pod, of }: FailedLogProps) {
       <summary>Last lines of the log</summary>
       {isAsked && (
         <Log
-          read={(signal) => getLogTail(address, jobRef, {}, signal)}
+          read={(signal) => getLogTail(address, jobRef, pod, {}, signal)}
           goesOn={false}
           of={`${nameOf(jobRef)} ${of}`}
           refused={<KubectlLogs jobRef={jobRef} pod={pod} />}

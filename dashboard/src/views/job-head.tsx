@@ -68,7 +68,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
         {status.steps?.perSecond !== undefined && status.phase === "Running" && !flags.includes("Stalled") && (
           <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
         )}
-        <Seen status={status} now={now} />
+        <Seen status={status} asOf={asOf} />
         <Started metadata={metadata} status={status} now={now} asOf={asOf} isGone={isGone} />
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
         <Accelerators status={status} />
@@ -118,11 +118,11 @@ function Steps({ status: { steps, epochs: passes } }: { status: Status }) {
   );
 }
 
-function Seen({ status, now }: { status: Status; now: number }) {
+function Seen({ status, asOf }: { status: Status; asOf: number }) {
   const { zone } = useSettings();
   const updated = time(status.lastUpdatedTime);
   if (Number.isNaN(updated)) return null;
-  return <Fact name="Last report" value={age((now - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
+  return <Fact name="Last report" value={age((asOf - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
 }
 
 /** With several attempts both times are of the last one: when the job was made stands before them. */

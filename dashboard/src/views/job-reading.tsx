@@ -2,7 +2,7 @@
 
 import type { ProgressStatus } from "../api/types";
 import { count, duration } from "../model/format";
-import { conditionOf, time } from "../model/job";
+import { conditionOf, hasEnded, time } from "../model/job";
 import { visible } from "../model/text";
 import { Ago, Text } from "./parts";
 import { ReasonHelp } from "./reason-help";
@@ -75,7 +75,7 @@ export function Reading({ status, now, isLive }: Props) {
           <p>
             <strong>{visible(reason)}</strong> {message && visible(message)}
           </p>
-          <ReasonHelp reason={reason} />
+          {!hasEnded(status.phase) && <ReasonHelp reason={reason} />}
         </div>
       )}
     </section>

@@ -76,7 +76,7 @@ export function JobView({ address, fleet, route, go }: Props) {
               </Notice>
             )}
             <Failure address={address} jobRef={ref} status={found.status} now={now} />
-            <Diagnosis status={found.status} now={now} />
+            <Diagnosis address={address} jobRef={ref} status={found.status} now={now} isLive={isLive} />
             <ConditionList status={found.status} now={now} asOf={followed.asOf(now)} />
             <JobGoodput
               job={found}

@@ -6,3 +6,6 @@ export function save(content: BlobPart, name: string, type: string): void {
   link.click();
   URL.revokeObjectURL(link.href);
 }
+
+/** Of a stranger's text. */
+export const fileName = (title: string, ending: string) => `${title.replace(/[^\w.-]+/g, "_").slice(0, 60)}.${ending}`;

@@ -12,44 +12,48 @@ interface Props {
   now: number;
   filter: Filter;
   change: (filter: Filter) => void;
+  /** Whether anything has been read. */
+  isKnown: boolean;
 }
 
 const LEAST_S = 30; // less is "0 min"
+const NOT_KNOWN = "–";
 
-export function SummaryLine({ jobs, version, now, filter, change }: Props) {
+export function SummaryLine({ jobs, version, now, filter, change, isKnown }: Props) {
   const { zone } = useSettings();
   const minute = Math.floor(now / 60_000);
   const sum = useMemo(() => summarise(jobs, now, zone), [version, minute, zone]);
+  const figure = (value: number) => (isKnown ? count(value) : NOT_KNOWN);
   const only = (what: Partial<Filter>) => () => change({ ...unfiltered(filter), ...what });
   return (
     <ul class="summary" aria-label="Summary">
       <Figure
-        value={count(sum.running)}
+        value={figure(sum.running)}
         name="running"
         note={sum.waiting > 0 ? `${count(sum.waiting)} waiting` : ""}
         choose={only({ phases: ["Running"] })}
       />
       <Figure
-        value={count(sum.stalled)}
+        value={figure(sum.stalled)}
         name="stalled"
         kind={sum.stalled > 0 ? "bad" : ""}
         choose={only({ troubles: ["Stalled"] })}
       />
       <Figure
-        value={count(sum.diverged)}
+        value={figure(sum.diverged)}
         name="diverged"
         kind={sum.diverged > 0 ? "bad" : ""}
         choose={only({ troubles: ["Diverged"] })}
       />
       <Figure
-        value={count(sum.failedToday)}
+        value={figure(sum.failedToday)}
         name="failed today"
         kind={sum.failedToday > 0 ? "warn" : ""}
         choose={only({ troubles: ["Failed today"] })}
       />
-      <Figure value={count(sum.held)} name="accelerators" note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""} />
+      <Figure value={figure(sum.held)} name="accelerators" note={sum.idle > 0 ? `${count(sum.idle)} idle` : ""} />
       <Figure
-        value={sum.wastedS >= LEAST_S ? acceleratorTime(sum.wastedS) : "0"}
+        value={sum.wastedS >= LEAST_S ? acceleratorTime(sum.wastedS) : figure(0)}
         name="wasted"
         note="accelerator time"
         kind={sum.idle > 0 && sum.wastedS >= LEAST_S ? "warn" : ""}
