@@ -236,3 +236,67 @@ test("a server that has begun anew is followed, by a list and by a job", async (
   await page.context().close();
   await fixture.stop();
 });
+
+describe("while nobody sees it", () => {
+  let own: Browser;
+
+  beforeAll(async () => {
+    own = await chromium.launch({ executablePath: findChromium()!, chromiumSandbox: false });
+  });
+  afterAll(() => own.close());
+
+  async function opened(fixture: Fixture): Promise<[list: Page, one: Page]> {
+    const context = await own.newContext();
+    const [list, one] = [await context.newPage(), await context.newPage()];
+    await list.goto(fixture.page());
+    await list.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+    await one.goto(fixture.page() + routeOf(fixture).route);
+    await one.locator(".numbers").waitFor();
+    await until(() => fixture.watching, Boolean);
+    return [list, one];
+  }
+
+  test("a frozen tab has what has changed when it goes on", async () => {
+    const fixture = await Fixture.start({ jobs: JOBS });
+    const { job } = routeOf(fixture);
+    const pages = await opened(fixture);
+    for (const page of pages)
+      await (await page.context().newCDPSession(page)).send("Page.setWebLifecycleState", { state: "frozen" });
+    fixture.add(900);
+    fixture.change(job, "DELETED");
+    await until(() => fixture.isQuiet, Boolean);
+    for (const page of pages)
+      await (await page.context().newCDPSession(page)).send("Page.setWebLifecycleState", { state: "active" });
+    await pages[0].getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+    await until(
+      () => pages[0].getByText(job.name, { exact: true }).count(),
+      (count) => count === 0,
+    );
+    await pages[1].getByText("This job has been deleted.").waitFor();
+    await pages[0].context().close();
+    await fixture.stop();
+  });
+
+  test("after the machine has slept nothing of before is shown as live", async () => {
+    const fixture = await Fixture.start({ jobs: JOBS });
+    const { job } = routeOf(fixture);
+    const [list, one] = await opened(fixture);
+    const session = await own.newBrowserCDPSession();
+    const pids = (await session.send("SystemInfo.getProcessInfo")).processInfo.map(({ id }) => id);
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    try {
+      await new Promise((resolve) => setTimeout(resolve, 25_000)); // longer than a tick of the page may be late
+      fixture.change(job, "DELETED");
+      fixture.expireWatches();
+      fixture.forget();
+    } finally {
+      for (const pid of pids) process.kill(pid, "SIGCONT");
+    }
+    await list.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+    await one.getByText("This job has been deleted.").waitFor();
+    fixture.add(901);
+    await list.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+    await list.context().close();
+    await fixture.stop();
+  });
+});

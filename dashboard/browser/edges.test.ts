@@ -420,3 +420,16 @@ test("a failure whose cause is known is called by it, as kubectl does", async ()
   await page.goto(fixture.page() + routeOf(failed));
   await page.locator(".failure strong", { hasText: "AcceleratorOutOfMemory" }).waitFor();
 });
+
+test("on a small screen events need no scrolling, and in a middle one each job has its accelerators", async () => {
+  await show(routeOf(job), { viewport: { width: 320, height: 700 } });
+  const events = page.getByRole("group", { name: "Events" });
+  await events.scrollIntoViewIfNeeded();
+  expect(await events.evaluate((box) => box.scrollWidth - box.clientWidth)).toBeLessThanOrEqual(0);
+  await events.getByText(`TrainJob ${job.name}`).filter({ visible: true }).first().waitFor();
+  job.says = { resources: { accelerators: 8, byName: [], acceleratorSeconds: 9, wastedAcceleratorSeconds: 0 } };
+  fixture.change(job);
+  await page.goto(`${fixture.page()}#/?q=${job.name}`);
+  await page.setViewportSize({ width: 900, height: 700 });
+  await row(job).getByText("8 accelerators").filter({ visible: true }).waitFor();
+});

@@ -219,6 +219,16 @@ test.each([1280, 800, 720])("with every column the list is no wider than a windo
   await page.locator(".body .row").first().waitFor();
   const over = await page.locator(".row").evaluateAll((rows) => rows.map((row) => row.scrollWidth - row.clientWidth));
   expect(Math.max(...over)).toBeLessThanOrEqual(0);
+  if (width === 720) return; // there are no heads
+  const cut = await page.locator(".header .extra").evaluateAll(
+    (cells) =>
+      cells.filter((cell) => {
+        const text = document.createRange();
+        text.selectNodeContents(cell.querySelector("button")!.firstChild!);
+        return text.getBoundingClientRect().right > cell.getBoundingClientRect().right;
+      }).length,
+  );
+  expect(cut).toBe(0);
 });
 
 test("what was wasted says on what, to whoever points at it, and the row still opens the job", async () => {

@@ -84,6 +84,7 @@ test("a chart is zoomed with the pointer and with keys, and shows all again", as
   const reset = page.getByRole("button", { name: "Show all" });
   await page.getByRole("img", { name: /^loss\. .*\d{2} points/ }).waitFor(); // drawn anew when the history comes
   const drag = async () => {
+    await page.locator(".curve-panel").first().scrollIntoViewIfNeeded();
     const box = (await page.locator(".plot .u-over").first().boundingBox())!;
     await page.mouse.move(box.x + box.width * 0.3, box.y + box.height / 2);
     await page.mouse.down();

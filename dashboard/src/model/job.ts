@@ -31,7 +31,7 @@ export interface Job extends JobRef {
   readonly updated: number;
   readonly started: number;
   readonly ended: number;
-  readonly attempts: number;
+  readonly attempts: number | undefined;
   readonly metric: { readonly name: string; readonly value: string } | undefined;
   readonly accelerators: number;
   readonly wastedS: number;
@@ -125,7 +125,7 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     updated: time(status.lastUpdatedTime),
     started: time(status.startTime),
     ended: time(status.endTime),
-    attempts: status.attempts ?? 1,
+    attempts: status.attempts,
     metric: mainMetric(status.metrics ?? []),
     accelerators: resources?.accelerators ?? 0,
     wastedS: resources?.wastedAcceleratorSeconds ?? 0,

@@ -45,7 +45,7 @@ export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: numbe
   const known = attempts.filter(({ start }) => !Number.isNaN(start));
   const starts = known.length > 0 ? known : Number.isNaN(job.started) ? [] : [{ start: job.started, last: NaN }];
   // Attempts of which nothing is known may have followed the last that is.
-  const lacksAttempts = known.length > 0 && known.length < job.attempts;
+  const lacksAttempts = known.length > 0 && known.length < (job.attempts ?? 1);
   const isSilent =
     job.flags.some((flag) => flag === "Not fresh" || flag === "Not reporting") ||
     (lacksAttempts && end - job.updated > SILENT_MS);

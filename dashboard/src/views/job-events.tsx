@@ -45,7 +45,7 @@ function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: 
   if (events.length === 0) return <p class="muted">None recorded: Kubernetes keeps events for an hour.</p>;
   const shown = [...events].sort((one, other) => lastTime(other) - lastTime(one)).slice(0, MOST);
   return (
-    <div class="scrolled" tabIndex={0} role="group" aria-label="Events">
+    <div class="scrolled events" tabIndex={0} role="group" aria-label="Events">
       <table>
         <thead>
           <tr>
@@ -68,7 +68,12 @@ function EventTable({ events, now }: { events: readonly KubernetesEvent[]; now: 
               <td>
                 {visible(event.involvedObject?.kind ?? "")} <bdi>{visible(event.involvedObject?.name ?? "")}</bdi>
               </td>
-              <td class="message">{visible(event.message ?? event.note ?? "")}</td>
+              <td class="message">
+                <small class="of">
+                  {visible(event.involvedObject?.kind ?? "")} <bdi>{visible(event.involvedObject?.name ?? "")}</bdi>
+                </small>
+                {visible(event.message ?? event.note ?? "")}
+              </td>
             </tr>
           ))}
         </tbody>

@@ -31,6 +31,8 @@ interface Props {
   tick: (key: string) => void;
 }
 
+const EXTRA_PX = 80; // as wide as its head
+
 /** What bars are drawn over, and up to when they are known. */
 export interface Timeline {
   readonly window: Window;
@@ -71,7 +73,9 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
   const inView = rows.slice(from, isPrinted ? MOST_PRINTED : Math.min(last, first + most));
   const seen = inView.map((row, at) => ({ row, index: from + at }));
   if (focused && !inView.includes(focused.row)) seen.push(focused); // else the keyboard would lose its place
-  useEffect(() => sparks.show(inView.filter((row): row is Job => !isGroup(row) && (!timeline || row.attempts > 1))));
+  useEffect(() =>
+    sparks.show(inView.filter((row): row is Job => !isGroup(row) && (!timeline || (row.attempts ?? 1) > 1))),
+  );
   const more = extras.length + columns.length + (hasKinds ? 1 : 0);
   const width = `minmax(${more > MOST_ROOMY ? 0 : 70}px, 0.8fr)`;
   const toggle = (name: string) => change({ ...filter, open: toggled(filter.open, name) });
@@ -79,7 +83,7 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
     <div
       class={`list ${timeline ? "over-time" : ""} ${more > MOST_ROOMY ? "crowded" : ""}`}
       style={{
-        "--more": [...extras, ...columns].map(() => width).join(" "),
+        "--more": [...extras.map(() => `minmax(${EXTRA_PX}px, 0.8fr)`), ...columns.map(() => width)].join(" "),
         "--kind": hasKinds ? width : "",
       }}
       role="table"

@@ -64,8 +64,14 @@ export class JobRow extends Component<Props> {
             <Text>{job.name}</Text>
           </a>
           <small>
-            {isWasting(job) && job.wastedS >= 60 && (
+            {isWasting(job) && job.wastedS >= 60 ? (
               <span class="short bad-text">{acceleratorTime(job.wastedS)} wasted · </span>
+            ) : (
+              job.accelerators > 0 && (
+                <span class="short">
+                  {count(job.accelerators)} {job.accelerators === 1 ? "accelerator" : "accelerators"} ·{" "}
+                </span>
+              )
             )}
             {hasKind && <span class="kind">{visible(job.kind)} · </span>}
             <Text>{job.namespace}</Text>

@@ -51,6 +51,9 @@ export function JobView({ address, fleet, route, go }: Props) {
   const isLive = useIsLive(link) && !isGone;
   useTab(jobTab(ref.name, found?.status, isLive));
   useJobNotices(ref, found);
+  const diagnosis = found && (
+    <Diagnosis address={address} jobRef={ref} status={found.status} now={now} isLive={isLive} />
+  );
   return (
     <>
       <StaleLine link={link} isShown={found !== undefined} retry={() => fleet.hub.retry()} />
@@ -76,7 +79,7 @@ export function JobView({ address, fleet, route, go }: Props) {
               </Notice>
             )}
             <Failure address={address} jobRef={ref} status={found.status} now={now} />
-            <Diagnosis address={address} jobRef={ref} status={found.status} now={now} isLive={isLive} />
+            {found.status.diagnosis && diagnosis}
             <ConditionList status={found.status} now={now} asOf={followed.asOf(now)} />
             <JobGoodput
               job={found}
@@ -97,6 +100,7 @@ export function JobView({ address, fleet, route, go }: Props) {
               <Replicas address={address} jobRef={ref} job={found} now={now} />
               <Reading status={found.status} now={now} isLive={isLive} />
             </div>
+            {!found.status.diagnosis && diagnosis}
             <RunningLog address={address} jobRef={ref} status={found.status} />
             <Events
               address={address}
