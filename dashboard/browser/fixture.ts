@@ -204,7 +204,9 @@ export class Fixture {
       }) as typeof response.end;
     }
     if (this.fault?.path.test(url.pathname)) return sendFault(response, this.fault);
-    if (this.login) return sendLogin(response, this.login, url.searchParams.has("watch"));
+    // The browser asks for the icon when it likes, and tells of a redirect as a fault of the page.
+    if (this.login && !url.pathname.endsWith(".svg"))
+      return sendLogin(response, this.login, url.searchParams.has("watch"));
     if (this.isLoggedOut) return sendStatus(response, 401, "Unauthorized", "the login has ended");
     if (this.isDown)
       return sendStatus(response, 503, "ServiceUnavailable", "the server is currently unable to handle the request");
