@@ -90,7 +90,6 @@ export function CurvePanel(props: Props) {
           type="button"
           class="button plain"
           aria-label={`CSV of ${visible(group)}`}
-          title="The points that are drawn, of all jobs in the chart"
           onClick={() => save(csv(pointsOf(jobs, metrics)), fileName(group, "csv"), "text/csv")}
         >
           CSV

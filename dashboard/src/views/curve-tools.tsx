@@ -86,7 +86,6 @@ export function CurveTools({ address, jobRef, axes, axis, names, look, change, i
           class="button"
           aria-label="Last hour of the curves"
           aria-pressed={look.last === HOUR_S}
-          title="It moves on, also for whoever opens a link to it"
           onClick={() =>
             change({ ...look, axis: "time", range: undefined, last: look.last === HOUR_S ? undefined : HOUR_S })
           }

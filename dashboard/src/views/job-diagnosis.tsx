@@ -38,7 +38,6 @@ export function Diagnosis(props: Props) {
         <summary>
           <h2>Where its ranks are</h2> <span class="muted">not read yet</span>
         </summary>
-        <p class="muted">The server reads what each rank does when the run stalls, or when it is asked to.</p>
         <Again {...props} />
       </details>
     );
