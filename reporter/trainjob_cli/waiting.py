@@ -25,7 +25,7 @@ _INTERVAL_S = 2.0
 # Phases and conditions. `models` has them too, but needs pydantic, which the plugin does without.
 _PHASES = ("pending", "initializing", "running", "suspended", "failed", "unknown")
 _FAULTS = ("diverged", "stalled", "noprogress", "straggling", "plateaued", "atrisk", "lowgoodput")
-_WORDS = (*_PHASES, *_FAULTS, "reporting", "fresh")
+_WORDS = (*_PHASES, *_FAULTS, "acceleratorsidle", "shouldstop", "reporting", "fresh")
 
 Holds = Callable[[Dict[str, Any]], bool]
 

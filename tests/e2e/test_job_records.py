@@ -62,12 +62,12 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
             workspace.alice.kubectl("get", "jrec", name, "-n", workspace.name, "-o", "json").stdout
         )
         assert whole["progress"]["failure"]["exitCode"] == 3
-        path = f"{PREFIX}/namespaces/{workspace.name}/jobrecords/{name}"
-        history = workspace.alice.api.get(f"{path}/history")
-        assert {each["metric"] for each in history["series"]} >= {"loss"}
         runs = listed(workspace, "runs")
         assert runs is not None
         assert runs["summary"]["deleted"] is True
+        path = f"{PREFIX}/namespaces/{workspace.name}/jobrecords/{runs['metadata']['name']}"
+        history = workspace.alice.api.get(f"{path}/history")
+        assert {each["metric"] for each in history["series"]} >= {"loss"}
         refused = workspace.bob.kubectl("get", "jobrecords", "-n", workspace.name)
         assert "Forbidden" in refused.stderr
         told = workspace.alice.kubectl("delete", "jobrecord", name, "-n", workspace.name)
