@@ -35,6 +35,7 @@ test("a job that waits again does not run on, and no probe of it is overdue", as
   const job = good();
   job.says = {
     phase: "Suspended",
+    attempts: 1,
     startTime: ago(3600),
     observation: { source: "exec", consecutiveFailures: 0, lastProbeTime: ago(600), nextProbeTime: ago(500) },
   };
