@@ -200,8 +200,13 @@ def test_prometheus_scrapes_the_owner_and_every_panel_and_rule_has_data(
             assert {each.split()[0] for each in dcgm[2]} == {"/v1/metrics"}
             before = prometheus.instances()
             replicas.stop_oldest()
-            wait_until(lambda: prometheus.instances() not in ([], before), what="the next owner has them")
-            assert len(before) == len(prometheus.instances()) == 1
+            assert len(before) == 1
+
+            def is_next_alone() -> bool:  # for some scrapes the last samples of both are there
+                found = prometheus.instances()
+                return len(found) == 1 and found != before
+
+            wait_until(is_next_alone, what="the next owner has them")
         finally:
             assert prometheus.daemon.stop() == 0
     finally:

@@ -435,12 +435,13 @@ async def test_the_last_connections_are_answered_429_and_health_is_shown_on_them
 ) -> None:
     server.http.connections.limits = ConnectionLimits(connections=4, reserve=2)
     proxy = server.context(PROXY)
-    async with server.connect(proxy) as first, server.connect(proxy) as second, server.connect() as surplus:
+    async with server.connect(proxy) as first, server.connect(proxy) as second:
         for each in (first, second):
             assert (await each.ask("X-Remote-User: jane"))["user"] == "jane"
             server.seen[-1]["state"]["peer"].is_front_proxy = True  # is not closed, being idle
-        surplus.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-        head, _, body = (await surplus.reader.read()).partition(b"\r\n\r\n")
+        async with server.connect() as surplus:
+            surplus.writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+            head, _, body = (await surplus.reader.read()).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 429 ")
         assert {b"retry-after: 1", b"connection: close"} <= set(head.split(b"\r\n"))
         status = json.loads(body)
