@@ -164,7 +164,10 @@ class Rights:
         """Ask until none is missing. A right that is taken away later shows where it is needed."""
         while True:
             try:
+                before = self.missing
                 self._missing = [right for right in self._rights if not await self._is_granted(right)]
+                if self._missing and self.missing != before:
+                    log.warning("rights missing", message=self.missing)
                 if not self._missing:
                     self.is_known = True
                     return

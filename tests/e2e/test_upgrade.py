@@ -43,6 +43,7 @@ def test_a_pod_whose_rights_are_missing_is_not_ready_beside_one_that_serves(
         new.start()
         wait_until(lambda: "[-]rights failed" in readiness(new_port).text, what="a right is missing")
         assert "[+]owner-followed ok" in readiness(new_port).text
-        assert "may not get pods; get jobs; get jobsets: apply the rights from" in new.log.read_text()
+        missing = "may not get pods; get jobs; get jobsets: apply the rights from"
+        wait_until(lambda: missing in new.log.read_text(), what="the log says which")
         assert readiness(old_port).status_code == 200
     wait_until(lambda: readiness(new_port).status_code == 200, what="the new pod is ready")
