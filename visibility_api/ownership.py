@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from visibility_api.archive.bucket import Bucket
-from visibility_api.archive.keeper import Encoded, Keeper, Retention
+from visibility_api.archive.keeper import Encoded, Keeper, Retention, Waiting
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
@@ -81,6 +81,8 @@ class Archive:
     bucket: Bucket
     namespaces: Namespaces
     retention: Retention
+    # Deleted jobs that wait to be written: they outlive a term.
+    deleted: dict[JobRef, Waiting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,6 +421,7 @@ def _keeper(
         find=partial(_find_document, jobs),
         history=jobs.history,
         may_write=may_write,
+        deleted=archive.deleted,
         count=metrics.count_archived,
     )
 

@@ -74,6 +74,8 @@ def _note(metrics: Mapping[str, Any], step: Any) -> None:
     numbers = dict(_flatten(metrics))
     named = [numbers.pop(name) for name in STEPS if name in numbers]
     epochs = [numbers.pop(name) for name in EPOCHS if name in numbers]
+    if not (numbers or named or epochs):
+        return  # a monitor of the machine counts steps of its own
     if beginning.newest is None:
         _own = report(initial_step=None)
     reporter = current()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -14,8 +15,8 @@ import pytest
 
 from tests.jobs import NOW, document
 from visibility_api.archive.bucket import MAX_OBJECT_BYTES, Bucket, Unavailable
-from visibility_api.archive.index import place_of
-from visibility_api.archive.keeper import DROPPED, MAX_WAITING_BYTES, SETTLED_S, Keeper, Retention
+from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, write_lines
+from visibility_api.archive.keeper import DROPPED, MAX_WAITING_BYTES, SETTLED_S, Keeper, Retention, Waiting
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.archive.shelf import LISTED_S, Shelf
 from visibility_api.history.job_history import JobHistory
@@ -32,11 +33,12 @@ class Cluster:
 
     def __init__(self) -> None:
         self.uids = {"team-a": "ns-1", "team-b": "ns-2"}
+        self.made_at: str | None = None
 
     async def get(self, path: str) -> bytes:
         if (uid := self.uids.get(path.rpartition("/")[2])) is None:
             raise ApiError(404, "NotFound")
-        return json.dumps({"metadata": {"uid": uid}}).encode()
+        return json.dumps({"metadata": {"uid": uid, "creationTimestamp": self.made_at}}).encode()
 
 
 class Past:
@@ -50,12 +52,15 @@ class Past:
         self.cluster = Cluster()
         self.bucket = Bucket(str(directory))
         self.is_owner = True
-        self.keeper = self.new_keeper(retention)
+        self.deleted: dict[JobRef, Waiting] = {}
+        self.keeper = self.new_keeper(retention, deleted=self.deleted)
         namespaces = Namespaces(self.cluster, clock=lambda: self.now)
         self.shelf = Shelf(self.bucket, namespaces, clock=lambda: self.now)
         self.records = JobRecords(self.shelf, now=lambda: NOW)
 
-    def new_keeper(self, retention: Retention = YEAR) -> Keeper:
+    def new_keeper(
+        self, retention: Retention = YEAR, *, deleted: dict[JobRef, Waiting] | None = None
+    ) -> Keeper:
         def count(outcome: str, jobs: int) -> None:
             self.counted[outcome] = self.counted.get(outcome, 0) + jobs
 
@@ -67,6 +72,7 @@ class Past:
             find=self.jobs.get,
             history=lambda _ref: JobHistory(),
             may_write=lambda: self.is_owner,
+            deleted=deleted,
             count=count,
             clock=lambda: self.now,
         )
@@ -167,6 +173,53 @@ async def test_jobs_wait_while_the_archive_cannot_be_used(
     await past.settle()
     assert past.keeper.fault is None
     assert sorted(await past.names()) == ["bert-uid-of-t", "deleted-uid-of-t"]
+
+
+async def test_a_day_that_cannot_be_read_holds_up_no_other(past: Past) -> None:
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    (index,) = [each for each in past.files() if "index" in each]
+    (past.directory / index).write_bytes(b"this is no gzip at all")
+    past.show(name="late", phase=Phase.SUCCEEDED, ended_at=NOW)
+    past.show(name="other", namespace="team-b", phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    assert past.keeper.fault is not None
+    assert await past.names(None) == ["other-uid-of-t"]  # the damaged day is left out
+
+
+async def test_a_job_of_a_former_namespace_is_not_kept_below_the_new_one(past: Past) -> None:
+    past.cluster.made_at = NOW.isoformat()  # after the job was
+    past.delete(past.show())
+    await past.settle()
+    assert await past.names() == []
+    assert await past.names(None) == ["bert-uid-of-t"]
+
+
+async def test_a_slow_archive_ends_no_term(past: Past, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = asyncio.Event()
+
+    async def hang(_path: str) -> bytes | None:
+        asked.set()
+        await asyncio.Event().wait()
+        return None
+
+    monkeypatch.setattr(past.bucket, "get", hang)
+    monkeypatch.setattr("visibility_api.archive.keeper.ROUND_S", 0.01)
+    past.delete(past.show())
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(past.keeper.run())
+        await asked.wait()
+        running.cancel()
+    assert running.cancelled()
+    assert len(past.new_keeper(deleted=past.deleted)) == 1  # it waits for the next term
+
+
+def test_an_index_has_the_jobs_that_ended_last_and_a_record_few_labels() -> None:
+    lines = [Line(f"2026-01-{day:02}", "n", f"u{day}", b"x" * 1024 * 1024) for day in range(1, 31)]
+    content = write_lines(lines)
+    assert MAX_INDEX_BYTES - 2 * 1024 * 1024 < len(content) <= MAX_INDEX_BYTES
+    shown = document(labels={f"label-{number}": "x" * 60 for number in range(1000)})
+    assert len(encode_record(shown, None, False, "TrainJob").line) < 8192
 
 
 async def test_of_deleted_jobs_a_bounded_number_of_bytes_waits(past: Past) -> None:

@@ -88,7 +88,7 @@ async def client(tmp_path: Path) -> Client:
             name=f"job-{number}",
             uid=f"{number}" * 36,
             phase=Phase.FAILED if number == 3 else Phase.SUCCEEDED,
-            labels={"team": "vision" if number % 2 else "text"},
+            labels={"team": "vision" if number % 2 else "text", "history": "x"},
             ended_at=NOW - timedelta(hours=number),
             ran_s=90,
             progress_percentage=100,
@@ -184,7 +184,7 @@ async def test_an_archive_that_cannot_be_read_is_a_503_and_says_so(
     async def fail(_prefix: str) -> list[Any]:
         raise Unavailable("connection refused")
 
-    monkeypatch.setattr(client.past.bucket, "list", fail)
+    monkeypatch.setattr(client.past.bucket, "objects", fail)
     client.past.now += 60
     with pytest.raises(errors.Unavailable, match="the archive cannot be read now: connection refused"):
         await client.list()

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from isal import igzip, isal_zlib
@@ -29,6 +30,10 @@ T = TypeVar("T")
 
 class Unavailable(Exception):
     """The archive cannot be used now; the message is for operators and names no secret."""
+
+
+class Damaged(Unavailable):
+    """One object cannot be read; others can."""
 
 
 class Unusable(Exception):
@@ -74,9 +79,13 @@ class Bucket:
 
         return await self._call(delete)
 
-    async def list(self, prefix: str) -> list[Found]:
+    async def objects(self, prefix: str) -> list[Found]:
         """Objects below a prefix, MAX_LISTED at most. Raises Unavailable."""
-        return await self._call(lambda: list(self._list(prefix)))
+        return await self._call(lambda: list(islice(self._list(prefix), MAX_LISTED)))
+
+    async def prefixes(self, prefix: str) -> list[str]:
+        """What follows the prefix, until the next slash. Raises Unavailable."""
+        return await self._call(lambda: [f"{each}/" for each in self._below(prefix)])
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -97,23 +106,23 @@ class Bucket:
         except FileNotFoundError:
             return None
         if found.meta["size"] > MAX_OBJECT_BYTES:
-            raise Unavailable(f"{path} is larger than {MAX_OBJECT_BYTES} bytes")
+            raise Damaged(f"{path} is larger than {MAX_OBJECT_BYTES} bytes")
         unpack = isal_zlib.decompressobj(wbits=31)
         try:
             content = unpack.decompress(bytes(found.bytes()), MAX_OBJECT_BYTES)
         except (zlib.error, isal_zlib.error) as error:  # type: ignore[misc]  # typed as an instance
-            raise Unavailable(f"{path} is damaged: {error}") from error
+            raise Damaged(f"{path} is damaged: {error}") from error
         if not unpack.eof:
-            raise Unavailable(f"{path} is cut, or larger than {MAX_OBJECT_BYTES} bytes")
+            raise Damaged(f"{path} is cut, or larger than {MAX_OBJECT_BYTES} bytes")
         return content
 
+    def _below(self, prefix: str) -> list[str]:
+        found: list[str] = self._store.list_with_delimiter(prefix)["common_prefixes"]
+        return found
+
     def _list(self, prefix: str) -> Iterator[Found]:
-        count = 0
         for batch in self._store.list(prefix):
             for each in batch:
-                count += 1
-                if count > MAX_LISTED:
-                    raise Unavailable(f"more than {MAX_LISTED} objects are below {prefix}")
                 yield Found(each["path"], each["e_tag"] or "", each["last_modified"], each["size"])
 
 

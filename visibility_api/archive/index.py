@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 INDEX, RECORDS = "v1/index/", "v1/records/"
+MAX_INDEX_BYTES = 24 * 1024 * 1024
 UNKNOWN_NAMESPACE = "unknown"  # the uid of one that was gone before it could be asked for
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 
@@ -101,5 +102,11 @@ def read_lines(content: bytes) -> dict[str, Line]:
 
 
 def write_lines(lines: Iterable[Line]) -> bytes:
-    """The content of an index."""
-    return b"".join(line.content + b"\n" for line in lines)
+    """The content of an index. Of more than it has room for those that ended last."""
+    kept, size = [], 0
+    for line in sorted(lines, key=lambda line: line.ended, reverse=True):
+        size += len(line.content) + 1
+        if size > MAX_INDEX_BYTES:
+            break
+        kept.append(line.content + b"\n")
+    return b"".join(kept)

@@ -7,6 +7,7 @@ While the archive cannot be used jobs wait here; of those that are deleted meanw
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ ROUND_S = 1.0
 RETRY_S = 30.0  # while the archive cannot be used
 PRUNE_S = 3600.0
 AT_ONCE = 100  # jobs of one round
+SLICE = 500  # objects, between which other tasks run
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # records of deleted jobs
 
 WRITTEN, UNCHANGED, FAILED, DROPPED = "Written", "Unchanged", "Failed", "Dropped"
@@ -64,7 +66,7 @@ class Encoded(NamedTuple):
     record: bytes  # all of it
 
 
-class _Kept(NamedTuple):
+class Waiting(NamedTuple):
     """What waits to be written. `encoded` None: the job exists still, so it is made when its turn comes."""
 
     ref: JobRef
@@ -77,7 +79,8 @@ Encode = Callable[[JobProgress, JobHistory | None, bool], Encoded]
 
 
 class Keeper:
-    """`find` and `history` return the present document of a job, and what it has reported over time."""
+    """`find` and `history` return the present document of a job, and what it has reported over time.
+    `deleted` are jobs that an earlier term has left to be written."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Keeper:
         find: Callable[[JobRef], JobProgress | None],
         history: Callable[[JobRef], JobHistory | None],
         may_write: Callable[[], bool],
+        deleted: dict[JobRef, Waiting] | None = None,
         count: Callable[[str, int], None] = lambda _outcome, _jobs: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -98,8 +102,9 @@ class Keeper:
         self._due: dict[JobRef, float] = {}
         self._attempts: dict[JobRef, int] = {}  # of jobs that go on
         self._done: set[JobRef] = set()  # that have ended, and are written as they are
-        self._deleted: dict[JobRef, _Kept] = {}
-        self._deleted_bytes = 0
+        self._written: set[JobRef] = set()  # by this process: a change of theirs is written again
+        self._deleted = deleted if deleted is not None else {}
+        self._deleted_bytes = sum(len(each.encoded.record) for each in self._deleted.values() if each.encoded)
         self._pruned_at: float | None = None
         self.fault: str | None = None  # why nothing is written now; None while all is well
 
@@ -120,6 +125,7 @@ class Keeper:
         """This job was deleted; its document is still there to be found."""
         self._attempts.pop(ref, None)
         self._due.pop(ref, None)
+        self._written.discard(ref)
         document = self._find(ref)
         if document is None or ref in self._done:
             self._done.discard(ref)
@@ -129,7 +135,7 @@ class Keeper:
         except Exception as error:  # of one job: decision 0005
             log.error("deleted job not archived", job=str(ref), **describe_fault(error))
             return
-        self._deleted[ref] = _Kept(ref, document.job.created_at, encoded)
+        self._deleted[ref] = Waiting(ref, document.job.created_at, encoded)
         self._deleted_bytes += len(encoded.record)
         while self._deleted_bytes > MAX_WAITING_BYTES:
             oldest = next(iter(self._deleted))
@@ -146,8 +152,9 @@ class Keeper:
                     await self.write()
         except asyncio.CancelledError:
             if self.fault is None and self._deleted and self._may_write():
-                async with asyncio.timeout(ROUND_S):
-                    await self.write()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ROUND_S):
+                        await self.write()
             raise
 
     async def write(self) -> None:
@@ -168,38 +175,47 @@ class Keeper:
     async def prune(self) -> None:
         """Remove whole days that are too old, and of a namespace that is too large the oldest. Raises
         Unavailable."""
-        days: dict[tuple[str, str], dict[Place, list[Found]]] = {}
-        for prefix in (RECORDS, INDEX):  # an index last, so that what it names can be found until then
-            for found in await self._bucket.list(prefix):
-                if (place := place_of(found.path)) is not None:
-                    days.setdefault(place[:2], {}).setdefault(place, []).append(found)
-        oldest_kept = datetime.now(UTC) - self._retention.age
-        for of_namespace in days.values():
-            left = sum(each.size_bytes for found in of_namespace.values() for each in found)
-            for place, objects in sorted(of_namespace.items()):
-                is_old = all(each.written_at < oldest_kept for each in objects)
-                if not is_old and left <= self._retention.bytes_of_namespace:
-                    continue
-                left -= sum(each.size_bytes for each in objects)
-                for each in objects:
-                    await self._bucket.delete(each.path)
-                log.info("day of the archive removed", namespace=place.namespace, day=place.day)
+        for namespace in await self._bucket.prefixes(RECORDS):
+            for one in await self._bucket.prefixes(namespace):
+                await self._prune(one.removeprefix(RECORDS))
 
-    def _next(self) -> list[_Kept]:
+    async def _prune(self, namespace: str) -> None:
+        """One namespace, by name and uid."""
+        days: dict[Place, list[Found]] = {}
+        for prefix in (RECORDS, INDEX):  # an index last, so that what it names can be found until then
+            for number, found in enumerate(await self._bucket.objects(prefix + namespace)):
+                if number % SLICE == 0:
+                    await asyncio.sleep(0)
+                if (place := place_of(found.path)) is not None:
+                    days.setdefault(place, []).append(found)
+        oldest_kept = datetime.now(UTC) - self._retention.age
+        sizes = {place: sum(each.size_bytes for each in objects) for place, objects in days.items()}
+        left = sum(sizes.values())
+        for place, objects in sorted(days.items()):
+            await asyncio.sleep(0)
+            is_old = all(each.written_at < oldest_kept for each in objects)
+            if not is_old and left <= self._retention.bytes_of_namespace:
+                continue
+            left -= sizes[place]
+            for each in objects:
+                await self._bucket.delete(each.path)
+            log.info("day of the archive removed", namespace=place.namespace, day=place.day)
+
+    def _next(self) -> list[Waiting]:
         batch = [self._take(ref) for ref in list(self._deleted)[:AT_ONCE]]
         now = self._clock()
         for ref in [ref for ref, at in self._due.items() if at <= now][: AT_ONCE - len(batch)]:
             del self._due[ref]
             if (document := self._find(ref)) is not None:
-                batch.append(_Kept(ref, document.job.created_at, None))
+                batch.append(Waiting(ref, document.job.created_at, None))
         return batch
 
-    def _take(self, ref: JobRef) -> _Kept:
+    def _take(self, ref: JobRef) -> Waiting:
         kept = self._deleted.pop(ref)
         self._deleted_bytes -= len(kept.encoded.record) if kept.encoded is not None else 0
         return kept
 
-    def _put_back(self, batch: Iterable[_Kept]) -> None:
+    def _put_back(self, batch: Iterable[Waiting]) -> None:
         for kept in batch:
             if kept.encoded is None:
                 self._due.setdefault(kept.ref, 0.0)
@@ -207,28 +223,42 @@ class Keeper:
                 self._deleted[kept.ref] = kept
                 self._deleted_bytes += len(kept.encoded.record)
 
-    async def _write(self, batch: list[_Kept]) -> None:
+    async def _write(self, batch: list[Waiting]) -> None:
+        """What one day cannot take does not hold up the others: it comes last the next time. Raises
+        Unavailable, ClusterError."""
         left = dict.fromkeys(batch)
+        fault: Exception | None = None
         try:
             for place, of_day in (await self._by_place(batch)).items():
-                await self._write_day(place, of_day)
+                try:
+                    await self._write_day(place, of_day)
+                except Unavailable as error:
+                    fault = error
+                    continue
                 for kept in of_day:
                     del left[kept]
         finally:
             self._put_back(left)
             if left:
                 self._count(FAILED, len(left))
+        if fault is not None:
+            raise fault
 
-    async def _by_place(self, batch: Iterable[_Kept]) -> dict[Place, list[_Kept]]:
-        places: dict[Place, list[_Kept]] = {}
+    async def _by_place(self, batch: Iterable[Waiting]) -> dict[Place, list[Waiting]]:
+        places: dict[Place, list[Waiting]] = {}
         for kept in batch:
-            uid = await self._namespaces.uid(kept.ref.namespace) or UNKNOWN_NAMESPACE
+            found = await self._namespaces.find(kept.ref.namespace)
+            uid = found.uid if found is not None else ""
+            made_at = found.creation_timestamp if found is not None else None
+            if not uid or (made_at is not None and kept.created_at is not None and kept.created_at < made_at):
+                uid = UNKNOWN_NAMESPACE  # the job is of an earlier one of that name
             place = Place(kept.ref.namespace, uid, day_of(kept.created_at))
             places.setdefault(place, []).append(kept)
         return places
 
-    async def _write_day(self, place: Place, batch: Iterable[_Kept]) -> None:
-        lines = read_lines(await self._bucket.get(place.index_path) or b"")
+    async def _write_day(self, place: Place, batch: Iterable[Waiting]) -> None:
+        content = await self._bucket.get(place.index_path) or b""
+        lines = await asyncio.to_thread(read_lines, content)
         news: dict[str, Line] = {}
         for kept in batch:
             await asyncio.sleep(0)  # one history takes some milliseconds
@@ -243,17 +273,20 @@ class Keeper:
                 log.error("job not archived", job=str(kept.ref), **describe_fault(error))
                 continue
             before = lines.get(line.uid)
-            if before is None or before.content != line.content:
+            if before is None or before.content != line.content or kept.ref in self._written:
                 if not is_part(line.uid):
                     continue
                 await self._bucket.put(place.record_path(line.uid), encoded.record + b"\n")
                 news[line.uid] = line
             else:
                 self._count(UNCHANGED, 1)
-            if kept.encoded is None and document is not None and document.phase.is_final:
-                self._done.add(kept.ref)
+            if kept.encoded is None and (now := self._find(kept.ref)) is not None:  # not deleted meanwhile
+                self._written.add(kept.ref)
+                if now.phase.is_final and kept.ref not in self._due:
+                    self._done.add(kept.ref)
         if news:
-            await self._bucket.put(place.index_path, write_lines((lines | news).values()))
+            index = await asyncio.to_thread(write_lines, (lines | news).values())
+            await self._bucket.put(place.index_path, index)
             self._count(WRITTEN, len(news))
 
     def _fail(self, reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -11,7 +12,7 @@ from cachetools import TTLCache
 
 from visibility_api.kube.errors import ApiError, ClusterError
 
-MAX_KNOWN, KNOWN_S = 10_000, 30.0
+MAX_KNOWN, KNOWN_S = 10_000, 5.0
 
 
 class Client(Protocol):
@@ -20,12 +21,15 @@ class Client(Protocol):
     async def get(self, path: str) -> bytes: ...
 
 
-class _Metadata(msgspec.Struct):
+class Identity(msgspec.Struct, rename="camel"):
+    """Of one namespace."""
+
     uid: str = ""
+    creation_timestamp: datetime | None = None
 
 
 class _Namespace(msgspec.Struct):
-    metadata: _Metadata
+    metadata: Identity
 
 
 class Namespaces:
@@ -33,22 +37,21 @@ class Namespaces:
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._known: TTLCache[str, str | None] = TTLCache(MAX_KNOWN, KNOWN_S, timer=clock)
+        self._known: TTLCache[str, Identity] = TTLCache(MAX_KNOWN, KNOWN_S, timer=clock)
 
-    async def uid(self, name: str) -> str | None:
-        """None for a namespace that does not exist. Raises ClusterError."""
-        if name in self._known:
-            return self._known[name]
+    async def find(self, name: str) -> Identity | None:
+        """None for a namespace that does not exist, which may be made anew at once. Raises ClusterError."""
+        if (known := self._known.get(name)) is not None:
+            return known
         try:
             body = await self._client.get(f"/api/v1/namespaces/{name}")
         except ApiError as error:
             if error.status != 404:
                 raise
-            uid = None
-        else:
-            try:
-                uid = msgspec.json.decode(body, type=_Namespace).metadata.uid or None
-            except msgspec.MsgspecError as error:
-                raise ClusterError(f"the namespace {name} cannot be read") from error
-        self._known[name] = uid
-        return uid
+            return None
+        try:
+            found = msgspec.json.decode(body, type=_Namespace).metadata
+        except msgspec.MsgspecError as error:
+            raise ClusterError(f"the namespace {name} cannot be read") from error
+        self._known[name] = found
+        return found

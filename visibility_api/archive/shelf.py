@@ -9,13 +9,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
+import structlog
 from cachetools import LRUCache, TTLCache
 
-from .bucket import Bucket, Found
+from .bucket import Bucket, Damaged, Found, Unavailable
 from .index import INDEX, Line, Place, place_of, read_lines, write_lines
 from .namespaces import Namespaces
 
+log = structlog.get_logger("visibility.archive")
+
 MAX_CACHED_BYTES = 96 * 1024 * 1024  # of indexes
+READ_AT_ONCE = 16  # indexes; then other tasks run
+MAX_LINES = 400_000  # of one list, half a GiB
 LISTED_S = 5.0  # a job that has ended is in lists so much later
 _PER_LINE_BYTES = 400  # beside its content
 
@@ -59,26 +64,42 @@ class Shelf:
     async def remove(self, place: Place, line: Line) -> None:
         """Remove a record, then its line."""
         await self._bucket.delete(place.record_path(line.uid))
-        lines = read_lines(await self._bucket.get(place.index_path) or b"")
+        content = await self._bucket.get(place.index_path) or b""
+        lines = await asyncio.to_thread(read_lines, content)
         if lines.pop(line.uid, None) is not None:
-            await self._bucket.put(place.index_path, write_lines(lines.values()))
+            await self._bucket.put(place.index_path, await asyncio.to_thread(write_lines, lines.values()))
         self._listed.clear()
 
     async def _days(self, namespace: str | None) -> list[tuple[Place, Sequence[Line]]]:
         prefix = INDEX if namespace is None else f"{INDEX}{namespace}/"
-        if (uid := await self._namespaces.uid(namespace) if namespace is not None else None) is not None:
-            prefix += f"{uid}/"
+        if namespace is not None and (found := await self._namespaces.find(namespace)) is not None:
+            prefix += f"{found.uid}/"
         if (listed := self._listed.get(prefix)) is None:
-            listed = self._listed[prefix] = await self._bucket.list(prefix)
-        days = [(place, each) for each in listed if (place := place_of(each.path)) is not None]
-        lines = await asyncio.gather(*(self._read(found) for _, found in days))
-        return [(place, each) for (place, _), each in zip(days, lines, strict=True)]
+            listed = self._listed[prefix] = await self._bucket.objects(prefix)
+        days: list[tuple[Place, Sequence[Line]]] = []
+        size = 0
+        for start in range(0, len(listed), READ_AT_ONCE):
+            some = [
+                (place, each)
+                for each in listed[start : start + READ_AT_ONCE]
+                if (place := place_of(each.path)) is not None
+            ]
+            lines = await asyncio.gather(*(self._read(each) for _, each in some))
+            days += [(place, each) for (place, _), each in zip(some, lines, strict=True)]
+            size += sum(map(len, lines))
+            if size > MAX_LINES:
+                raise Unavailable(f"more than {MAX_LINES} jobs are to be looked through: ask by namespace")
+        return days
 
     async def _read(self, found: Found) -> Sequence[Line]:
         tag, lines = self._lines.get(found.path, ("", []))
         if tag == found.tag and tag:
             return lines
-        content = await self._bucket.get(found.path) or b""
+        try:
+            content = await self._bucket.get(found.path) or b""
+        except Damaged as error:  # said once: what was read of it is kept
+            log.error("a day of the archive is left out of lists", reason=str(error))
+            content = b""
         lines = await asyncio.to_thread(_sorted, content)  # of thousands of jobs it takes long
         if _size((found.tag, lines)) <= MAX_CACHED_BYTES:
             self._lines[found.path] = found.tag, lines

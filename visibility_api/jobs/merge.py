@@ -7,6 +7,7 @@ contains stays. A new attempt begins anew.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -33,6 +34,7 @@ EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py
 UTILIZATION = "_utilization_percentage"  # of MLflow's names, system/gpu_0_utilization_percentage
 SYSTEM = "system/"
+_USED = re.compile(rf"system/[gt]pu_\w*{UTILIZATION}")  # the system's CPU is none
 ACCELERATORS_STAND = timedelta(minutes=12)  # two rounds in which ranks' files are read, and some
 IDLE_PERCENT = 5.0  # below which an accelerator does nothing
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
@@ -184,16 +186,24 @@ def _with_all_accelerators(record: Record, report: Progress, now: datetime) -> P
     return replace(report, metrics=tuple(metrics.items())[:MAX_METRICS])
 
 
+def _percent(text: str) -> float:
+    """NaN for what is no number: then nothing is idle."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def _keep_idleness(record: Record, report: Progress, *, is_next: bool) -> None:
     """By the metrics that this very report has of accelerators: a source without them says nothing."""
-    used = [text for name, text in report.metrics if name.endswith(UTILIZATION) and name.startswith(SYSTEM)]
+    used = [_percent(text) for name, text in report.metrics if _USED.fullmatch(name)]
     at = record.reported_at
     if not is_next:
         record.idle = None
     if not used or at is None:
         return
     before = record.idle or Idleness(at, at, 0)
-    is_idle = all(0 <= float(text) < IDLE_PERCENT for text in used)
+    is_idle = all(0 <= percent < IDLE_PERCENT for percent in used)
     record.idle = replace(before, until=at, reports=before.reports + 1) if is_idle else None
 
 

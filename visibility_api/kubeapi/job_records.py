@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -43,6 +43,7 @@ from .rendering import render
 from .v1alpha1 import shown_time, status_of
 
 MAX_PAGE = 5_000  # records; a list without a limit is cut there as well
+MAX_LABEL_CHARACTERS = 4096  # of one record
 AT_ONCE = 500  # lines that are matched before other tasks run
 COLUMNS = (
     Column(name="Name", format="name", description="Name of the job, and the beginning of its uid."),
@@ -81,7 +82,7 @@ def encode_record(document: JobProgress, history: JobHistory | None, is_deleted:
                 uid=ref.uid,
                 resource_version="1",  # a record does not change
                 creation_timestamp=shown_time(document.job.created_at),
-                labels=dict(document.job.labels) or None,
+                labels=_few(document.job.labels) or None,
             )
         ),
         _encode(_JobReference(kind=kind, resource=ref.resource, name=ref.name, uid=ref.uid)),
@@ -94,6 +95,17 @@ def encode_record(document: JobProgress, history: JobHistory | None, is_deleted:
         b'%s,"progress":%s,"history":%s}'
         % (line[:-1], _encode(status_of(document)), encode_json(JOB_RECORDS, entry, view)),
     )
+
+
+def _few(labels: Mapping[str, str]) -> dict[str, str]:
+    """Of a job with very many labels the first: an index has a line for each job."""
+    kept, size = {}, 0
+    for key, value in labels.items():
+        size += len(key) + len(value)
+        if size > MAX_LABEL_CHARACTERS:
+            break
+        kept[key] = value
+    return kept
 
 
 def _summarise(document: JobProgress, is_deleted: bool) -> models.RecordSummary:
@@ -151,6 +163,7 @@ class _Record(msgspec.Struct, rename="camel"):
 class _Whole(msgspec.Struct):
     """What is read of a record."""
 
+    progress: msgspec.Raw = msgspec.Raw(b"")
     history: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -270,12 +283,12 @@ class JobRecords:
             body = _only_metadata(filed[1], representation.version)
         else:
             whole = await self._whole(request, filed)
-            body = whole[: whole.rindex(b',"history":')] + b"}"
+            body = b'%s,"progress":%s}' % (filed[1].content[:-1], bytes(whole.progress))
         return _response(body, representation)
 
     async def _history(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
         whole = await self._whole(request, await self._find(request))
-        return _response(bytes(_read_whole(whole).history), representation)
+        return _response(bytes(whole.history), representation)
 
     async def _delete(self, request: ResourceRequest) -> ResourceResponse:
         filed = await self._find(request)
@@ -293,12 +306,12 @@ class JobRecords:
             raise errors.ObjectNotFound(JOB_RECORDS.plural, name)
         return found
 
-    async def _whole(self, request: ResourceRequest, filed: Filed) -> bytes:
+    async def _whole(self, request: ResourceRequest, filed: Filed) -> _Whole:
         """The content of a record."""
         content = await self._shelf.record(*filed)
         try:
-            if content is not None and _read_whole(content).history:
-                return content.rstrip()
+            if content is not None and (whole := _read_whole(content)).history and whole.progress:
+                return whole
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Unavailable(f"the record {request.attributes.name} is damaged") from error
         raise errors.ObjectNotFound(JOB_RECORDS.plural, request.attributes.name)

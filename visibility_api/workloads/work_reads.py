@@ -1,7 +1,8 @@
 """Has the files read in which ranks say how they work, in rounds: which one is slower than the others.
 
 What it costs is bounded by pods a second, whatever there is to read: docs/diagnose.md says what that is.
-Namespaces take turns, so a round of one with many jobs takes longer and delays no other.
+Namespaces take turns, so a round of one with many jobs takes longer. Two with very large or slow jobs may
+delay the others by WITHIN_S.
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ class WorkReads:
     async def _read(self, ref: JobRef) -> None:
         document = self._find(ref)
         if document is None or not may_read(document) or not self._rounds_apart(ref):
+            return
+        if ref.namespace in self._refusals:
             return
         pods = [pod for pod in await find_pods(self._lists, document) if not pod.not_running]
         try:

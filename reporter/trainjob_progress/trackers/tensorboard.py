@@ -37,7 +37,11 @@ class EventFile:
             name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
             self._file = open(os.path.join(self._directory, name), "ab", buffering=0)  # noqa: SIM115 — until the end
             self._file.write(self._record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
-        self._file.write(b"".join(self._record(_encode(point)) for point in points))
+        content = b"".join(self._record(_encode(point)) for point in points)
+        written = self._file.write(content)
+        if written != len(content):  # a full disk: behind half a record nothing could be read
+            self._file.truncate(os.fstat(self._file.fileno()).st_size - (written or 0))
+            raise OSError(f"{self._file.name} takes no more: the disk is full")
 
     def end(self, ending: Optional[str]) -> None:
         del ending  # an event file has no place for it

@@ -35,7 +35,9 @@ class WandbRun:
             self._run.define_metric(STEP)
             self._run.define_metric("*", step_metric=STEP)
         for point in points:
-            self._run.log({**point.values, STEP: point.step, "_timestamp": point.unix_s})
+            # A given run's steps are the program's: what it logs at a step below W&B's own would be left out.
+            values = {**point.values, STEP: point.step, "_timestamp": point.unix_s}
+            self._run.log(values, commit=self._is_ours)
 
     def end(self, ending: Optional[str]) -> None:
         if self._is_ours and self._run is not None:
