@@ -175,6 +175,24 @@ async def test_jobs_wait_while_the_archive_cannot_be_used(
     assert sorted(await past.names()) == ["bert-uid-of-t", "deleted-uid-of-t"]
 
 
+async def test_a_job_that_is_deleted_before_its_line_is_written_is_written_once_more(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, shown = past.bucket.put, past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+
+    async def fail(path: str, content: bytes) -> None:
+        if "index" in path:
+            raise Unavailable("busy")
+        await put(path, content)
+
+    monkeypatch.setattr(past.bucket, "put", fail)
+    await past.settle()
+    past.delete(shown)
+    monkeypatch.setattr(past.bucket, "put", put)
+    await past.settle()
+    assert await past.names() == ["bert-uid-of-t"]
+
+
 async def test_a_day_that_cannot_be_read_holds_up_no_other(past: Past) -> None:
     past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
     await past.settle()

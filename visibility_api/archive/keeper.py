@@ -158,13 +158,13 @@ class Keeper:
             raise
 
     async def write(self) -> None:
-        """One round: what is due, then what is too old. Never raises for a fault of the archive."""
+        """One round: what is too old, then what is due. Never raises for a fault of the archive."""
         try:
-            while batch := self._next():
-                await self._write(batch)
             if self._pruned_at is None or self._clock() - self._pruned_at >= PRUNE_S:
                 self._pruned_at = self._clock()
-                await self.prune()
+                await self.prune()  # first: a day that cannot be written may be due to go
+            while batch := self._next():
+                await self._write(batch)
         except (Unavailable, ClusterError) as error:
             self._fail(str(error))
         else:
@@ -260,6 +260,7 @@ class Keeper:
         content = await self._bucket.get(place.index_path) or b""
         lines = await asyncio.to_thread(read_lines, content)
         news: dict[str, Line] = {}
+        shown: list[JobRef] = []  # as they are now
         for kept in batch:
             await asyncio.sleep(0)  # one history takes some milliseconds
             encoded, document = kept.encoded, self._find(kept.ref)
@@ -280,14 +281,17 @@ class Keeper:
                 news[line.uid] = line
             else:
                 self._count(UNCHANGED, 1)
-            if kept.encoded is None and (now := self._find(kept.ref)) is not None:  # not deleted meanwhile
-                self._written.add(kept.ref)
-                if now.phase.is_final and kept.ref not in self._due:
-                    self._done.add(kept.ref)
+            if kept.encoded is None:
+                shown.append(kept.ref)
         if news:
             index = await asyncio.to_thread(write_lines, (lines | news).values())
             await self._bucket.put(place.index_path, index)
             self._count(WRITTEN, len(news))
+        for ref in shown:  # not before: until then a job that is deleted has to be written once more
+            if (now := self._find(ref)) is not None:
+                self._written.add(ref)
+                if now.phase.is_final and ref not in self._due:
+                    self._done.add(ref)
 
     def _fail(self, reason: str) -> None:
         if reason != self.fault:

@@ -39,7 +39,7 @@ def gather(record: Record, ranks: Ranks, *, pause_s: float) -> None:
 
 
 def rounds_apart(record: Record, now: datetime) -> int:
-    """In each so manieth round its ranks' own files are read; 0: never."""
+    """After how many rounds the files of its ranks are read again; 0: never."""
     report, gathered, is_known = record.report, record.gathered, False
     if report is None or report.is_final or not record.is_current or record.job.phase is not Phase.RUNNING:
         return 0

@@ -143,7 +143,7 @@ class Tracker:
             self._show(record, self._now())
 
     def rounds_apart(self, ref: JobRef) -> int:
-        """In each so manieth round the files of the job's ranks are to be read; 0: in none."""
+        """After how many rounds the files of its ranks are read again; 0: never."""
         record = self._records.get(ref)
         return 0 if record is None else rounds_apart(record, self._now())
 

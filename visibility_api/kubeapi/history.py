@@ -15,7 +15,8 @@ from visibility_api.errors.text import harmless
 from visibility_api.history.view import HistoryView
 from visibility_api.models import subresources as models
 from visibility_api.models.served import Resource
-from visibility_api.models.wire import struct_of
+from visibility_api.models.wire import parse_duration_s, struct_of
+from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
 from visibility_api.store import Entry
 
 from .v1alpha1 import metadata_of
@@ -30,6 +31,17 @@ HEADER = ("time", "attempt", "step", "metric", "value")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # and full-width
 
 _encode = msgspec.json.Encoder().encode
+
+
+def read_moment(text: str) -> datetime | float:
+    """A time, or how many seconds before now. Raises ValueError."""
+    moment = parse_time(text) if len(text) <= MAX_TIME_CHARACTERS else None
+    found = parse_duration_s(text) if moment is None else moment
+    if found is None:
+        raise ValueError(
+            "a time such as 2026-01-31T12:00:00Z or a duration such as 1h30m, which counts back from now"
+        )
+    return found
 
 
 def encode_json(resource: Resource, entry: Entry, view: HistoryView) -> bytes:

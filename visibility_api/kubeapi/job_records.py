@@ -28,14 +28,13 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ClusterError
 from visibility_api.models import job_records as models, meta_v1, v1alpha1
 from visibility_api.models.served import GROUP_VERSION, JOB_RECORDS
-from visibility_api.models.wire import parse_duration_s, struct_of
-from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
+from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry
 
 from .age import UNKNOWN, age, duration
 from .columns import KIND, Column
 from .disconnect import unless_gone
-from .history import encode_json
+from .history import encode_json, read_moment
 from .list_options import ListOptions, read_include_object, read_list_options
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import Representation, Target, negotiate_request
@@ -360,13 +359,12 @@ class JobRecords:
         """The time that a parameter says, as a line has it; "" for none. Raises BadRequest."""
         if not (text := request.parameter(name)):
             return ""
-        moment = parse_time(text) if len(text) <= MAX_TIME_CHARACTERS else None
-        if moment is None and (ago_s := parse_duration_s(text)) is not None:
-            moment = datetime.fromtimestamp(max(0.0, self._now().timestamp() - ago_s), UTC)
-        if moment is None:
-            raise errors.BadRequest(
-                f"{name}: give a time such as 2026-01-31T12:00:00Z, or a duration such as 720h"
-            )
+        try:
+            moment = read_moment(text)
+        except ValueError as error:
+            raise errors.BadRequest(f"{name}: give {error}") from error
+        if not isinstance(moment, datetime):
+            moment = datetime.fromtimestamp(max(0.0, self._now().timestamp() - moment), UTC)
         return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -48,7 +48,7 @@ class WorkReader(Protocol):
 
 
 class WorkReads:
-    """`jobs` are all there are; `rounds_apart` says in each so manieth round one is read, 0 never.
+    """`jobs` are all there are; `rounds_apart` says after how many rounds a job is read again: 0 for never.
 
     `worked` is called with what was read, and returns whether to read it again soon.
     """

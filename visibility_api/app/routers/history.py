@@ -18,11 +18,9 @@ from visibility_api.history.attempt import MAX_SERIES
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.kubeapi.compression import accepts_gzip, gzip
 from visibility_api.kubeapi.delivery import GZIP_ABOVE_BYTES
-from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson
+from visibility_api.kubeapi.history import encode_csv, encode_json, encode_ndjson, read_moment
 from visibility_api.models.served import GROUP_VERSION, Resource
 from visibility_api.models.subresources import TrainJobProgressHistory
-from visibility_api.models.wire import parse_duration_s
-from visibility_api.reports.fields import MAX_TIME_CHARACTERS, parse_time
 from visibility_api.store import Entry
 
 router = APIRouter(tags=["history"])
@@ -32,18 +30,7 @@ NDJSON, CSV = "application/x-ndjson", "text/csv"
 LEAST_POINTS, MOST_POINTS = 2, 10_000
 
 
-def _read_moment(text: str) -> datetime | float:
-    """A time, or how many seconds before now."""
-    moment = parse_time(text) if len(text) <= MAX_TIME_CHARACTERS else None
-    found = parse_duration_s(text) if moment is None else moment
-    if found is None:
-        raise ValueError(
-            "a time such as 2026-01-31T12:00:00Z or a duration such as 1h30m, which counts back from now"
-        )
-    return found
-
-
-_Moment = Annotated[datetime | float, PlainValidator(_read_moment), WithJsonSchema({"type": "string"})]
+_Moment = Annotated[datetime | float, PlainValidator(read_moment), WithJsonSchema({"type": "string"})]
 _Name = Annotated[str, StringConstraints(min_length=1)]
 _Metrics = Annotated[
     list[_Name] | None,
