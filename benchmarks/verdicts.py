@@ -6,8 +6,8 @@ N healthy runs (tests/rhythms.py, tests/courses.py: long loading, long evaluatio
 data; spikes, heavy-tailed noise, raised learning rates, harder data, overflowing gradients), N that hang and
 N that diverge, through the tracker, probed each 15 s or pushed each 5 s. And N runs of 2 to 500 ranks, of
 which rank 0 reports (tests/paces.py: noise, unequal work, checkpoints, waits), and N in which one becomes 2.6
-to 8 times as slow. The same by the ranks' own files, where one becomes 1.6 to 8 times as slow. And the healthy
-and hanging ones once more, whose ranks are read where they stand still (tests/captures.py).
+to 8 times as slow. The same by the ranks' own files, where one becomes 1.6 to 8 times as slow. And the
+healthy and hanging ones once more, whose ranks are read where they stand still (tests/captures.py).
 """
 
 from __future__ import annotations
