@@ -13,7 +13,7 @@ import msgspec
 
 from tests.jobs import JOB, REF, T0, document
 from tests.past import Past
-from visibility_api.app.routers.history import _instant, _read_moment
+from visibility_api.app.routers.history import _instant, read_moment
 from visibility_api.history.job_history import JobHistory, restore as restore_columns
 from visibility_api.history.view import Selection, select
 from visibility_api.jobs.memory import (
@@ -44,7 +44,7 @@ _ENTRY = Entry(document=document(), revision=1)
 def history_query(data: bytes) -> None:
     """The instant since which a history is requested, and what is chosen by it."""
     try:
-        moment = _read_moment(data.decode("latin-1"))
+        moment = read_moment(data.decode("latin-1"))
     except ValueError:
         return
     _show(_PAST.history, replace(_ALL, since_s=_instant(moment, _PAST.now)))
