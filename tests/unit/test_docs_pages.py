@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from visibility_api.diagnosis.judging import NOT_READABLE
+from visibility_api.diagnosis.places import NOWHERE
+from visibility_api.diagnosis.words import HINTS, STATES
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -104,3 +108,11 @@ def sentences(text: str) -> Iterator[str]:
 def test_sentences_are_short(page: Path) -> None:
     long = [each for each in sentences(page.read_text()) if len(each.split()) > MOST_WORDS]
     assert long == []
+
+
+def test_every_reason_of_a_diagnosis_has_a_row_that_explains_it() -> None:
+    page = Path("docs/diagnose.md").read_text()
+    section = page.partition("### The reasons\n")[2].partition("\n## ")[0]
+    first_cells = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    explained = set(re.findall(r"`(\w+)`", " ".join(first_cells)))
+    assert {*HINTS, *(reason for reason, *_ in STATES.values()), NOT_READABLE, NOWHERE.reason} <= explained

@@ -29,6 +29,15 @@ test("every link within the documentation leads to a heading that is there", () 
   expect(broken.map(({ page, at }) => `${page}#${at}`)).toEqual([]);
 });
 
+test("every link of a view to the documentation leads to a heading that is there, as does a diagnosis' reason to its row", () => {
+  const views = import.meta.glob<string>("../views/*.tsx", { query: "?raw", import: "default", eager: true });
+  const links = Object.values(views).flatMap((text) => [...text.matchAll(/docsLink\(\{ page: "(.+?)", at: "(.*?)"/g)]);
+  expect(links.length).toBeGreaterThan(4);
+  const broken = links.filter(([, page = "", at = ""]) => !PAGES[page] || (at !== "" && !hasAnchor(PAGES[page], at)));
+  expect(broken.map(([link]) => link)).toEqual([]);
+  expect(rowsOf("diagnose", "the-reasons")).toContain("InDataLoader");
+});
+
 test("a reason has its meaning, what to do, and where that is told", () => {
   expect(helpFor("NotYetProbed")).toEqual({
     page: "troubleshooting",
@@ -46,6 +55,18 @@ test("a reason has its meaning, what to do, and where that is told", () => {
 test.each(["__proto__", "constructor", "toString", "", "REASON", "NoSuchReason"])("%j is no reason", (name) => {
   expect(helpFor(name)).toBeUndefined();
 });
+
+/** The first code in each row of the first table below a heading. */
+function rowsOf(page: string, heading: string): string[] {
+  const blocks = PAGES[page]!;
+  const from = blocks.findIndex((block) => "heading" in block && block.id === heading);
+  const table = blocks.slice(from).find((block) => "table" in block);
+  return table && "table" in table
+    ? table.table.flatMap(
+        ([first]) => first?.flatMap((one) => (typeof one === "object" && "code" in one ? one.code : [])) ?? [],
+      )
+    : [];
+}
 
 function linksOfBlocks(blocks: readonly Block[]): unknown[] {
   return blocks.flatMap((block) => {
