@@ -20,7 +20,7 @@ from visibility_api.reports.points import RecentValues
 from visibility_api.reports.ranks import RankColumns
 from visibility_api.reports.training_document import ProgressDocument
 
-from .client_models import client_models
+from .client_models import client_models, client_words
 from .paths import parameters, paths, refusals
 from .push import push_document
 from .schemas import component_schemas, struct_schemas
@@ -28,7 +28,7 @@ from .swagger import to_swagger
 
 PUBLISHED = (*ALL_RESOURCES, JOB_RECORDS)
 FOLDER = Path(__file__).parents[1] / "openapi"
-CLIENT = Path(__file__).parents[1] / "reporter/trainjob_client/models.py"
+CLIENT = Path(__file__).parents[1] / "reporter/trainjob_client"
 DOCUMENT = "progress-document.schema.json"
 _SECURITY = {
     "BearerToken": {
@@ -90,4 +90,5 @@ def published(resources: Sequence[Resource]) -> dict[str, bytes]:
 if __name__ == "__main__":
     for _name, _body in published(PUBLISHED).items():
         (FOLDER / _name).write_bytes(_body)
-    CLIENT.write_bytes(client_models())
+    (CLIENT / "models.py").write_bytes(client_models())
+    (CLIENT / "words.py").write_bytes(client_words())

@@ -1,4 +1,4 @@
-"""The Python client's models, made of the server's: `reporter/trainjob_client/models.py`.
+"""`models.py` and `words.py` in `reporter/trainjob_client/`, made of the server's models.
 
 There is one description of the wire. The client's classes have the names, types and meanings of the server's.
 They refuse nothing: there are no limits and no closed sets of words, for a newer server may send others.
@@ -30,20 +30,29 @@ from datetime import datetime
 from typing import Dict, Optional, Tuple
 
 from .wire import WireModel
+'''
+_WORDS = '''"""Phases and conditions. Made of the server's own by `make openapi`: do not edit."""
 
 PHASES = (%s)
 CONDITION_TYPES = (%s)
+# Those that somebody has to look at, when they have this status.
+FAULTS = {%s}
 '''
 
 
 def client_models() -> bytes:
-    """The module."""
-    phases = get_args(v1alpha1.Phase)
-    head = _HEAD % (_words(phases), _words(each.name for each in CONDITION_TYPES))
+    """models.py."""
     found: dict[str, type[WireModel]] = {}
     for model in _READ:
         _collect(model, found)
-    return (head + "".join(_class(each) for each in found.values())).encode()
+    return (_HEAD + "".join(_class(each) for each in found.values())).encode()
+
+
+def client_words() -> bytes:
+    """words.py."""
+    faults = (f'{each.name}": "{each.fault}' for each in CONDITION_TYPES if each.fault)
+    names = (each.name for each in CONDITION_TYPES)
+    return (_WORDS % (_words(get_args(v1alpha1.Phase)), _words(names), _words(faults))).encode()
 
 
 def _words(words: Any) -> str:

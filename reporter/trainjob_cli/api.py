@@ -11,6 +11,7 @@ from trainjob_client.deadline import within
 from trainjob_client.errors import ClientError, ConfigError, NotFoundError
 from trainjob_client.requests import ALL_KINDS, PREFIX, Answer, Call, find_resource, path_of, selection, send
 from trainjob_client.session import Session
+from trainjob_client.words import FAULTS
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _USER_KEYS = {
@@ -160,10 +161,5 @@ def metrics_of(document: Dict[str, Any]) -> Dict[str, str]:
 
 def faults_of(document: Dict[str, Any]) -> List[Dict[str, Any]]:
     """The conditions that somebody has to look at."""
-    bad = {"Reporting": "False", "Fresh": "False"}
-    quiet = ("Suspended", "Complete", "Failed")
-    return [
-        each
-        for each in dig(document, "status", "conditions") or ()
-        if each["type"] not in quiet and each["status"] == bad.get(each["type"], "True")
-    ]
+    conditions = dig(document, "status", "conditions") or ()
+    return [each for each in conditions if FAULTS.get(each["type"]) == each["status"]]

@@ -20,16 +20,6 @@ _BAR = 12
 _EXPENDABLE = ("AGE", "KIND", "SEEN", "REASON", "STEP", "LOSS", "ETA")
 _OF_THE_CLOCK = ("SEEN", "AGE", "ETA")
 _LEAST_NAME = 12
-_FAULTS = (
-    "Diverged",
-    "Stalled",
-    "NoProgress",
-    "Straggling",
-    "AtRisk",
-    "LowGoodput",
-    "AcceleratorsIdle",
-    "Plateaued",
-)
 
 Row = Dict[str, str]
 
@@ -128,7 +118,7 @@ def render(
 def _paint(line: str, row: Row, shown: Terminal, bar: int) -> str:
     """The bar in the place that is kept for it, and the phase in its colour."""
     phase = row["PHASE"]
-    is_bad = any(row.get("REASON", "").startswith(each) for each in _FAULTS) and phase == "Running"
+    is_bad = phase == "Running" and bool(row.get("REASON"))
     colour = RED if phase == "Failed" else YELLOW if is_bad else GREEN if phase == "Succeeded" else BLUE
     if bar:
         percent = row["PROGRESS"].rstrip("%")

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Tuple
 
 from trainjob_client.errors import ClientError
 from trainjob_client.requests import is_transient, path_of
+from trainjob_client.words import CONDITION_TYPES, PHASES
 
 from .api import Api, Place, UsageError, dig, metrics_of
 
@@ -22,10 +23,7 @@ _OPERATORS: Dict[str, Callable[[float, float], bool]] = {
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _INTERVAL_S = 2.0
 
-# Phases and conditions. `models` has them too, but needs pydantic, which the plugin does without.
-_PHASES = ("pending", "initializing", "running", "suspended", "failed", "unknown")
-_FAULTS = ("diverged", "stalled", "noprogress", "straggling", "plateaued", "atrisk", "lowgoodput")
-_WORDS = (*_PHASES, *_FAULTS, "acceleratorsidle", "shouldstop", "reporting", "fresh")
+_WORDS = frozenset(each.lower() for each in (*PHASES, *CONDITION_TYPES))
 
 Holds = Callable[[Dict[str, Any]], bool]
 

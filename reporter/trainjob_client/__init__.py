@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         UnreachableError,
     )
     from .history import JobHistory
-    from .jobs import Job
-    from .watching import JobEvent
+    from .jobs import Job, JobEvent
 
 _HOMES = {
     "ApiError": "errors",
@@ -41,7 +40,7 @@ _HOMES = {
     "ForbiddenError": "errors",
     "Job": "jobs",
     "JobEndedError": "errors",
-    "JobEvent": "watching",
+    "JobEvent": "jobs",
     "JobHistory": "history",
     "NotFoundError": "errors",
     "UnauthorizedError": "errors",

@@ -10,12 +10,12 @@ from .async_session import AsyncSession
 from .connection import Connection
 from .errors import ApiError, UnreachableError
 from .history import JobHistory
-from .jobs import Job
+from .jobs import Job, JobEvent
 from .models import TrainJobLogTail
 from .queries import Queries, Selector, connect, history_parameters, log_parameters
 from .requests import Answer, Pause, selection
 from .waiting import Until, Waiting
-from .watching import JobEvent, Watching
+from .watching import Watching
 
 
 class AsyncClient:
@@ -148,14 +148,14 @@ class AsyncClient:
                     answer = await self._session.send(call)
                     if isinstance(answer, Answer) and answer.code == 200:
                         for event in watching.take_list(answer):
-                            yield event
+                            yield JobEvent.of(event)
                     else:
                         pause = watching.end(answer)
                 else:
                     async with self._session.stream(call) as (answer, lines):
                         async for line in lines:
                             for event in watching.take_line(line):
-                                yield event
+                                yield JobEvent.of(event)
                     pause = watching.end(answer)
             except (UnreachableError, ApiError) as error:
                 pause = watching.refuse(error)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Sequence, Union
 
 from .connection import Connection
-from .errors import ApiError, UnreachableError
 from .history import JobHistory
-from .jobs import Job
+from .jobs import Job, JobEvent
 from .models import TrainJobLogTail
 from .queries import Queries, Selector, connect, history_parameters, log_parameters
-from .requests import Answer, Pause, selection
+from .requests import selection
 from .session import Session
 from .waiting import Until, Waiting
-from .watching import JobEvent, Watching
+from .watching import Watching
 
 
 class Client:
@@ -149,27 +147,9 @@ class Client:
         It connects anew by itself. With the `resource_version` of an event it goes on after that one.
         """
         path = self._session.run(self._queries.list_path(kind, namespace, all_namespaces))
-        watching = Watching(
-            path, selection(label_selector, field_selector), resource_version=resource_version
-        )
-        while True:
-            pause = Pause(0.0)
-            call = watching.next_call()
-            try:
-                if watching.is_listing:
-                    answer = self._session.send(call)
-                    if isinstance(answer, Answer) and answer.code == 200:
-                        yield from watching.take_list(answer)
-                    else:
-                        pause = watching.end(answer)
-                else:
-                    with self._session.stream(call) as (answer, lines):
-                        for line in lines:
-                            yield from watching.take_line(line)
-                    pause = watching.end(answer)
-            except (UnreachableError, ApiError) as error:
-                pause = watching.refuse(error)
-            time.sleep(pause.seconds)
+        chosen = selection(label_selector, field_selector)
+        for event in self._session.watch(Watching(path, chosen, resource_version=resource_version)):
+            yield JobEvent.of(event)
 
     def show_job(self, name: str, kind: str = "TrainJob", *, namespace: Optional[str] = None) -> Any:
         """In a notebook: the job, drawn anew with each change until it ends, while other cells run."""

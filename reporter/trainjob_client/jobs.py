@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Optional
 
 from . import models
+from .watching import Event
 
 FINAL_PHASES = ("Succeeded", "Failed")
 
@@ -66,3 +68,20 @@ class Job(models.TrainingJob):
         from .notebook import html_of
 
         return html_of(self)
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """One change. `type` is ADDED, MODIFIED or DELETED; a job that is DELETED is as it was last.
+
+    With `resource_version` a later `watch_jobs` goes on after this change. It is None until the whole list
+    has been told, for no version has only a part of it.
+    """
+
+    type: str
+    job: Job
+    resource_version: Optional[str] = None
+
+    @classmethod
+    def of(cls, event: Event) -> "JobEvent":
+        return cls(event.type, Job.model_validate(event.item), event.resource_version)

@@ -7,32 +7,6 @@ from typing import Dict, Optional, Tuple
 
 from .wire import WireModel
 
-PHASES = (
-    "Pending",
-    "Initializing",
-    "Running",
-    "Suspended",
-    "Succeeded",
-    "Failed",
-    "Unknown",
-)
-CONDITION_TYPES = (
-    "Diverged",
-    "Stalled",
-    "NoProgress",
-    "Reporting",
-    "Fresh",
-    "Straggling",
-    "Plateaued",
-    "AtRisk",
-    "LowGoodput",
-    "ShouldStop",
-    "AcceleratorsIdle",
-    "Suspended",
-    "Complete",
-    "Failed",
-)
-
 
 class ObjectMeta(WireModel):
     """Metadata of one object."""

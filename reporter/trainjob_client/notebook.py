@@ -11,20 +11,11 @@ from .errors import ClientError
 from .history import JobHistory
 from .jobs import Job
 from .requests import is_transient
+from .words import FAULTS
 
 if TYPE_CHECKING:
     from .client import Client
 
-_FAULTS = (
-    "Diverged",
-    "Stalled",
-    "NoProgress",
-    "Straggling",
-    "Plateaued",
-    "AtRisk",
-    "LowGoodput",
-    "AcceleratorsIdle",
-)
 _COLOURS = {"Succeeded": "#1a7f37", "Failed": "#cf222e", "Running": "#0969da"}
 _POINTS = 200
 _LOSSES = ("loss", "train_loss", "train/loss")
@@ -53,9 +44,9 @@ def html_of(job: Job, history: Optional[JobHistory] = None, note: str = "") -> s
             "</div>"
             f"<div>{job.progress} %</div>",
         )
-    for type_ in _FAULTS:
+    for type_, fault in FAULTS.items():
         found = job.condition(type_)
-        if found is not None and found.status == "True":
+        if fault == "True" and found is not None and found.status == fault:
             rows.append(f"<div>⚠ <b>{type_}</b>: {escape(found.message)}</div>")
     failure = status.failure
     if failure is not None and job.phase == "Failed":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import Iterator, Optional, TypeVar
+from typing import Callable, Iterator, Optional, TypeVar
 
 import httpx
 
 from .connection import Connection
-from .errors import ConfigError, UnreachableError
+from .errors import ApiError, ClientError, ConfigError, UnreachableError
 from .requests import Answer, Call, Flow, Pause, Received
+from .watching import Event, Watching
 
 T = TypeVar("T")
 # A server that is alive sends a bookmark each minute.
@@ -75,6 +76,33 @@ class Session:
                 response.close()
         except httpx.RequestError as error:
             raise unreachable(error) from error
+
+    def watch(
+        self, watching: Watching, on_failure: Callable[[ClientError], None] = lambda _: None
+    ) -> Iterator[Event]:
+        """The events, over as many connections as it takes. `on_failure`: before the next try.
+
+        Raises what another try does not change.
+        """
+        while True:
+            pause = Pause(0.0)
+            call = watching.next_call()
+            try:
+                if watching.is_listing:
+                    answer = self.send(call)
+                    if isinstance(answer, Answer) and answer.code == 200:
+                        yield from watching.take_list(answer)
+                    else:
+                        pause = watching.end(answer)
+                else:
+                    with self.stream(call) as (answer, lines):
+                        for line in lines:
+                            yield from watching.take_line(line)
+                    pause = watching.end(answer)
+            except (UnreachableError, ApiError) as error:
+                pause = watching.refuse(error)
+                on_failure(error)
+            time.sleep(pause.seconds)
 
     def close(self) -> None:
         if self._http is not None:

@@ -6,7 +6,7 @@ from typing import Callable, FrozenSet, Iterable, List, Optional, Union
 
 from .errors import JobEndedError
 from .jobs import Job
-from .models import CONDITION_TYPES, PHASES
+from .words import CONDITION_TYPES, PHASES
 
 Until = Union[str, Iterable[str], Callable[[Job], bool]]
 _WORDS = frozenset({"Created", *PHASES, *CONDITION_TYPES})

@@ -1,4 +1,4 @@
-"""Following a list: what comes next, and what of it is news. No I/O and no clock: both clients drive it.
+"""Following a list: what comes next, and what of it is news. No I/O and no clock: sessions drive it.
 
 Each change is told once, however often the connection is cut. After a cut the watch goes on from the last
 version that was seen. When the server has forgotten that one (410), the list is compared with what was told.
@@ -12,36 +12,39 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from .errors import ApiError, UnreachableError, refusal
-from .jobs import Job
-from .requests import RETRIES, Answer, Call, Pause, Received, failure_of, pause_after
+from .requests import JSON, RETRIES, Answer, Call, Pause, Received, failure_of, pause_after
 
-Key = Tuple[str, str]
+Key = Tuple[str, str]  # namespace and name
+Item = Dict[str, Any]  # a document, or a row of a Table with the metadata of one
 _EMPTY_PAUSE_S = 1.0  # after a connection that brought nothing, not even a bookmark
 
 
 @dataclass(frozen=True)
-class JobEvent:
-    """One change. `type` is ADDED, MODIFIED or DELETED; a job that is DELETED is as it was last.
-
-    With `resource_version` a later `watch_jobs` goes on after this change. It is None until the whole list
-    has been told, for no version has only a part of it.
-    """
+class Event:
+    """See `JobEvent` in jobs.py."""
 
     type: str
-    job: Job
+    item: Item
     resource_version: Optional[str] = None
 
 
 class Watching:
-    """One watch over any number of connections."""
+    """One watch over any number of connections, of documents or of Tables."""
 
     def __init__(
-        self, path: str, parameters: Sequence[Tuple[str, str]], *, resource_version: Optional[str] = None
+        self,
+        path: str,
+        parameters: Sequence[Tuple[str, str]],
+        accept: str = JSON,
+        *,
+        resource_version: Optional[str] = None,
     ) -> None:
+        self.columns: List[Dict[str, Any]] = []  # of Tables
         self._path = path
         self._parameters = list(parameters)
+        self._accept = accept
         self._version = resource_version
-        self._told: Dict[Key, Job] = {}
+        self._told: Dict[Key, Item] = {}
         self._has_begun = False  # an answer has come
         self._has_heard = False  # since the last call
         self._failures = 0  # in a row
@@ -50,46 +53,49 @@ class Watching:
         """A list while no version is known, else a watch from it."""
         self._has_heard = False
         if self._version is None:
-            return Call(self._path, self._parameters)
+            return Call(self._path, self._parameters, self._accept)
         more = [
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("resourceVersion", self._version),
             ("timeoutSeconds", str(random.randint(300, 600))),  # as client-go: not all at the same time
         ]
-        return Call(self._path, [*self._parameters, *more])
+        return Call(self._path, [*self._parameters, *more], self._accept)
 
     @property
     def is_listing(self) -> bool:
         return self._version is None
 
-    def take_list(self, answer: Answer) -> List[JobEvent]:
+    def take_list(self, answer: Answer) -> List[Event]:
         """What differs from what was told."""
         document = answer.json()
-        found = {_key(item): item for item in document.get("items") or ()}
+        found = {key_of(item): item for item in self._items(document)}
         gone = [key for key in self._told if key not in found]
-        events = [JobEvent("DELETED", self._told.pop(key)) for key in gone]
+        events = [Event("DELETED", self._told.pop(key)) for key in gone]
         for key, item in found.items():
             events += self._take(key, item, "ADDED")
         self._succeed()
         return self._advance(document, events)
 
-    def take_line(self, line: bytes) -> List[JobEvent]:
+    def take_line(self, line: bytes) -> List[Event]:
         """The changes that a line of a watch brings. Raises ApiError for an error event."""
         if not line.strip():
             return []
         event = json.loads(line)
-        type_, item = event["type"], event["object"]
+        type_, document = event["type"], event["object"]
         if type_ == "ERROR":
-            raise refusal(int(item.get("code") or 500), json.dumps(item).encode())
+            raise refusal(int(document.get("code") or 500), json.dumps(document).encode())
         self._succeed()
         if type_ == "BOOKMARK":
-            return self._advance(item, [])
-        key = _key(item)
-        if type_ != "DELETED":
-            return self._advance(item, self._take(key, item, type_))
-        self._told.pop(key, None)
-        return self._advance(item, [JobEvent("DELETED", Job.model_validate(item))])
+            return self._advance(document, [])
+        events: List[Event] = []
+        for item in self._items(document):
+            if type_ == "DELETED":
+                self._told.pop(key_of(item), None)
+                events.append(Event(type_, item))
+            else:
+                events += self._take(key_of(item), item, type_)
+        return self._advance(document, events)
 
     def refuse(self, failure: Union[ApiError, UnreachableError]) -> Pause:
         """What comes before the next call. Raises what another try does not change."""
@@ -109,7 +115,7 @@ class Watching:
             return self.refuse(failure_of(received))
         return Pause(0.0 if self._has_heard else _EMPTY_PAUSE_S * random.uniform(0.5, 1.0))
 
-    def _advance(self, document: Dict[str, Any], events: List[JobEvent]) -> List[JobEvent]:
+    def _advance(self, document: Dict[str, Any], events: List[Event]) -> List[Event]:
         """The events of one answer: its version counts from the last one on."""
         before, self._version = self._version, str(document["metadata"]["resourceVersion"])
         versions = [*[before] * (len(events) - 1), self._version]
@@ -118,17 +124,30 @@ class Watching:
     def _succeed(self) -> None:
         self._has_begun, self._has_heard, self._failures = True, True, 0
 
-    def _take(self, key: Key, item: Dict[str, Any], type_: str) -> List[JobEvent]:
+    def _items(self, document: Dict[str, Any]) -> List[Item]:
+        """Of a list, or of an event."""
+        if "rows" in document:
+            self.columns = document.get("columnDefinitions") or self.columns  # later events leave them out
+            return document["rows"] or []
+        return document.get("items") or [] if "items" in document else [document]
+
+    def _take(self, key: Key, item: Item, type_: str) -> List[Event]:
         known = self._told.get(key)
-        metadata = item["metadata"]
-        if known is not None and known.metadata.uid != metadata.get("uid"):
-            job = self._told[key] = Job.model_validate(item)
-            return [JobEvent("DELETED", known), JobEvent("ADDED", job)]
-        if known is not None and known.metadata.resource_version == metadata.get("resourceVersion"):
-            return []
-        job = self._told[key] = Job.model_validate(item)
-        return [JobEvent(type_ if known is None else "MODIFIED", job)]
+        self._told[key] = item
+        if known is None:
+            return [Event(type_, item)]
+        before, now = metadata_of(known), metadata_of(item)
+        if before["uid"] != now["uid"]:
+            return [Event("DELETED", known), Event("ADDED", item)]
+        is_news = before["resourceVersion"] != now["resourceVersion"]
+        return [Event("MODIFIED", item)] if is_news else []
 
 
-def _key(item: Dict[str, Any]) -> Key:
-    return item["metadata"].get("namespace") or "", item["metadata"]["name"]
+def metadata_of(item: Item) -> Dict[str, Any]:
+    metadata: Dict[str, Any] = (item["object"] if "cells" in item else item)["metadata"]
+    return metadata
+
+
+def key_of(item: Item) -> Key:
+    metadata = metadata_of(item)
+    return metadata.get("namespace") or "", metadata["name"]

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from apidocs.client_models import client_models
+from apidocs.client_models import client_models, client_words
 from tests.jobs import NOW
 from trainjob_client import (
     ApiError,
@@ -83,7 +83,8 @@ def job(phase: str = "Running", *, loss: str | None = None, **more: Any) -> Job:
 
 def test_the_models_are_made_of_the_servers() -> None:
     """`make openapi` writes them."""
-    assert (ROOT / "reporter/trainjob_client/models.py").read_bytes() == client_models()
+    for name, made in (("models.py", client_models()), ("words.py", client_words())):
+        assert (ROOT / "reporter/trainjob_client" / name).read_bytes() == made
 
 
 def test_what_a_newer_server_adds_is_no_error() -> None:

@@ -11,7 +11,7 @@ import pytest
 from trainjob_client import ApiError, UnreachableError
 from trainjob_client.requests import Answer
 from trainjob_client.session import _lines
-from trainjob_client.watching import JobEvent, Watching
+from trainjob_client.watching import Event, Watching, metadata_of
 
 
 def item(name: str, version: int, uid: str = "") -> dict[str, Any]:
@@ -27,8 +27,9 @@ def listed(version: int, *items: dict[str, Any]) -> Answer:
     return Answer(200, json.dumps({"metadata": {"resourceVersion": str(version)}, "items": items}).encode())
 
 
-def told(events: list[JobEvent]) -> list[tuple[str, str, str]]:
-    return [(each.type, each.job.name, each.job.metadata.resource_version or "") for each in events]
+def told(events: list[Event]) -> list[tuple[str, str, str]]:
+    found = [(each.type, metadata_of(each.item)) for each in events]
+    return [(type_, metadata["name"], metadata["resourceVersion"]) for type_, metadata in found]
 
 
 def parameters(watching: Watching) -> dict[str, str]:
@@ -53,6 +54,27 @@ def test_a_watch_begins_with_the_list_and_goes_on_from_the_last_version() -> Non
     assert watching.take_line(line("BOOKMARK", {"metadata": {"resourceVersion": "20"}})) == []
     assert parameters(watching)["resourceVersion"] == "20"
     assert watching.take_line(b"") == []
+
+
+def test_rows_of_tables_are_followed_as_documents_are() -> None:
+    def table(version: int, *names: str, columns: list[dict[str, Any]] | None) -> dict[str, Any]:
+        rows = [{"cells": [name, "Running"], "object": item(name, version)} for name in names]
+        meta = {"resourceVersion": str(version)}
+        return {"kind": "Table", "metadata": meta, "columnDefinitions": columns, "rows": rows}
+
+    watching = Watching("/x", [], "application/json;as=Table")
+    heads = [{"name": "Name"}]
+    answer = Answer(200, json.dumps(table(10, "bert", "gpt", columns=heads)).encode())
+    assert told(watching.take_list(answer)) == [("ADDED", "bert", "10"), ("ADDED", "gpt", "10")]
+    for type_, version, names, expected in (
+        ("MODIFIED", 11, ["bert"], [("MODIFIED", "bert", "11")]),
+        ("BOOKMARK", 12, [], []),
+        ("DELETED", 13, ["gpt"], [("DELETED", "gpt", "13")]),
+    ):
+        assert told(watching.take_line(line(type_, table(version, *names, columns=None)))) == expected
+        assert parameters(watching)["resourceVersion"] == str(version)
+    assert watching.columns == heads
+    assert watching.next_call().accept == "application/json;as=Table"
 
 
 @pytest.mark.parametrize("comes_as", ["an answer", "an event"])
@@ -85,7 +107,7 @@ def test_a_watch_from_a_known_version_lists_nothing() -> None:
 
 
 def test_a_later_watch_goes_on_where_nothing_is_lost_and_nothing_told_twice() -> None:
-    def versions(events: list[JobEvent]) -> list[str | None]:
+    def versions(events: list[Event]) -> list[str | None]:
         return [each.resource_version for each in events]
 
     watching = Watching("/x", [])

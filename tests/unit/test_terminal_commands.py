@@ -17,9 +17,9 @@ from trainjob_cli.api import UsageError
 from trainjob_cli.listing import render
 from trainjob_cli.reading import readable
 from trainjob_cli.terminal import Terminal
-from trainjob_client.models import CONDITION_TYPES, PHASES
 from trainjob_client.requests import PREFIX, Answer, Call
 from trainjob_client.session import Session
+from trainjob_client.words import CONDITION_TYPES, PHASES
 
 HEADS = ("Name", "Kind", "Phase", "Progress", "Step", "Loss", "ETA", "Seen", "Age", "Reason", "Message")
 TEAM = f"{PREFIX}/namespaces/team-a"
