@@ -39,13 +39,14 @@ from .control_plane import ControlPlane, control_plane
 from .fleet import BEAT_S, Fleet, Job
 from .processes import free_port
 from .scene import ALL, API, certificates
-from .witness import ALONE, INTERVAL_S, QUIET, Witness, settled_form
+from .witness import ALONE, INTERVAL_S, PUSHED_S, QUIET, Witness, settled_form
 
 JOBS = 1000
 COMPONENTS = ("source-exec", "source-logs", "source-push")
 QUIET_S = 16.0  # before and between: longer than an interval of probes
 LAST_PUSHES = 10  # jobs that push once more right before each kill, and never again
 KILL_AFTER_S = 1.2  # after that push: more than a kill may cost
+BACKLOG = 4096  # of the stage's own listeners: as kube-apiserver has it
 DRAIN_S = 2  # --shutdown-delay-duration
 READY_WITHIN_S = max(150.0, 2 * INTERVAL_S)
 PATIENCE_S = max(300.0, 10 * INTERVAL_S)
@@ -66,7 +67,7 @@ class Balancer:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=BACKLOG)
         try:
             yield
         finally:
@@ -315,7 +316,7 @@ class Pushers:
             step = job.last_step(datetime.now(UTC))
             if step > self.accepted.get(job.number, 0):
                 await self._push(job, step)
-            await asyncio.sleep(BEAT_S / 5 if job.is_steady else BEAT_S)
+            await asyncio.sleep(PUSHED_S if job.is_steady else BEAT_S)
 
     async def _push(self, job: Job, step: int) -> None:
         url = (

@@ -19,6 +19,7 @@ INTERVAL_S = 15.0 * max(1.0, BEAT_S / 5)  # of probes; the default where reports
 RELAYED_S = 0.25
 OLD_S = INTERVAL_S + BEAT_S  # the last report of a steady job
 START_S = 20.0  # without an owner, and until all jobs are probed again
+PUSHED_S = BEAT_S / 5  # a report waits so long at most until it is pushed, and its age counts from then
 TABLE_KEPT_S = 5.5  # the ages in a Table are made anew every 5 s
 LASTING = ("phase", "progressPercentage", "lastUpdatedTime", "startTime", "metrics", "steps")
 OF_STEADY = ("estimatedRemainingSeconds", "estimatedCompletionTime", "steps.perSecond")
@@ -153,7 +154,8 @@ class Witness:
                 continue
             written_at = job.written_at(int(step.partition("/")[0]))
             true_s = (began - written_at).total_seconds()
-            if _most_s(seen) < true_s - TABLE_KEPT_S:
+            kept_s = TABLE_KEPT_S + (PUSHED_S if job.source == "push" else 0.0)
+            if _most_s(seen) < true_s - kept_s:
                 self._fault("younger", key, by, f"SEEN {seen}, and it was written {true_s:.0f}s ago")
 
     def _fault(self, kind: str, key: tuple[str, str], by: str, text: str) -> None:

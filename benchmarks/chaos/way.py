@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from benchmarks.restarts import BACKLOG
 from tests.e2e.pki import KeyPair
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -35,7 +36,7 @@ class Way:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self.port, ssl=self._tls, limit=_MOST_BYTES
+            self._serve, "127.0.0.1", self.port, ssl=self._tls, limit=_MOST_BYTES, backlog=BACKLOG
         )
         self.port = server.sockets[0].getsockname()[1]
         try:
