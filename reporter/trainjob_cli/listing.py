@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
-import time
 from typing import Any, Dict, List, Sequence, Set, Tuple
 
-from trainjob_client.errors import ClientError
-from trainjob_client.requests import ALL_KINDS, GROUP, is_transient
+from trainjob_client.requests import ALL_KINDS, GROUP
 
 from .api import TABLE, Api
 from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, harmless, terminal
 
-EVERY_S = 2.0
 _BAR = 12
 # What goes first where a terminal is too narrow.
 _EXPENDABLE = ("AGE", "KIND", "SEEN", "REASON", "STEP", "LOSS", "ETA")
-_OF_THE_CLOCK = ("SEEN", "AGE", "ETA")
 _LEAST_NAME = 12
 
 Row = Dict[str, str]
@@ -27,15 +22,23 @@ Row = Dict[str, str]
 def fetch(api: Api) -> Tuple[List[Row], Set[str]]:
     """The rows by upper-case column, and the columns that are only shown with -o wide."""
     found = api.answer(api.list_path(), api.selection(), TABLE).json()
-    columns_ = found["columnDefinitions"]
-    heads = [each["name"].upper() for each in columns_]
-    hidden = {each["name"].upper() for each in columns_ if each["priority"]}
-    rows = []
-    for row in found["rows"]:
-        cells = ["" if cell is None else harmless(str(cell)) for cell in row["cells"]]
-        cells[0] = cells[0].removeprefix("trainjobs.")  # of all kinds; what is printed may be typed
-        rows.append({"NAMESPACE": row["object"]["metadata"].get("namespace", ""), **dict(zip(heads, cells))})
-    return rows, hidden
+    heads = heads_of(found["columnDefinitions"])
+    return [read_row(row, heads) for row in found["rows"]], hidden_of(found["columnDefinitions"])
+
+
+def heads_of(columns_: Sequence[Dict[str, Any]]) -> List[str]:
+    return [each["name"].upper() for each in columns_]
+
+
+def hidden_of(columns_: Sequence[Dict[str, Any]]) -> Set[str]:
+    return {each["name"].upper() for each in columns_ if each["priority"]}
+
+
+def read_row(row: Dict[str, Any], heads: Sequence[str]) -> Row:
+    """One row of a Table."""
+    cells = ["" if cell is None else harmless(str(cell)) for cell in row["cells"]]
+    cells[0] = cells[0].removeprefix("trainjobs.")  # of all kinds; what is printed may be typed
+    return {"NAMESPACE": row["object"]["metadata"].get("namespace", ""), **dict(zip(heads, cells))}
 
 
 def print_list(api: Api, output: str) -> int:
@@ -45,10 +48,7 @@ def print_list(api: Api, output: str) -> int:
         return 0
     rows, hidden = fetch(api)
     if output == "name":
-        plural = api.plural(api.flags.get("kind"))
-        for row in rows:  # as kubectl names them, with the prefix that lists of all kinds have
-            prefix = "trainjobs." if plural == ALL_KINDS and row["KIND"] == "TrainJob" else ""
-            print(f"{singular(plural)}.{GROUP}/{prefix}{row['NAME']}")
+        print(*names_of(api, rows), sep="\n", end="\n" if rows else "")
         return 0
     if not rows:
         where = "" if api.flags.get("all_namespaces") else f" in {api.namespace} namespace"
@@ -57,6 +57,16 @@ def print_list(api: Api, output: str) -> int:
     lines = render(rows, hidden, terminal(), api.flags, is_wide=output == "wide")
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
+
+
+def names_of(api: Api, rows: Sequence[Row]) -> List[str]:
+    """As kubectl names them, with the prefix that lists of all kinds have."""
+    plural = api.plural(api.flags.get("kind"))
+    found = []
+    for row in rows:
+        prefix = "trainjobs." if plural == ALL_KINDS and row["KIND"] == "TrainJob" else ""
+        found.append(f"{singular(plural)}.{GROUP}/{prefix}{row['NAME']}")
+    return found
 
 
 def print_raw(api: Api, path: str, output: str) -> None:
@@ -127,65 +137,3 @@ def _paint(line: str, row: Row, shown: Terminal, bar: int) -> str:
     return (
         line.replace(phase, shown.paint_phase(phase), 1) if shown.has_colour and f" {phase}" in line else line
     )
-
-
-def follow(api: Api, output: str) -> int:
-    """Until Ctrl-C. A terminal is drawn anew; elsewhere there is a line for each job that has changed."""
-    gc.enable()
-    shown = terminal()
-    if shown.is_terminal:
-        return _live(api, output)
-    told: Dict[Tuple[str, str], Row] = {}
-    is_first = True
-    while True:
-        rows, hidden = fetch(api)
-        news = []
-        for row in rows:
-            key, lasting = (
-                (row["NAMESPACE"], row["NAME"]),
-                {k: v for k, v in row.items() if k not in _OF_THE_CLOCK},
-            )
-            if told.get(key) != lasting:
-                told[key] = lasting
-                news.append(row)
-        if news:
-            lines = render(news, hidden, shown, api.flags, is_wide=output == "wide")
-            has_head = is_first or bool(api.flags.get("no_headers"))
-            sys.stdout.write("\n".join(lines if has_head else lines[1:]) + "\n")
-            sys.stdout.flush()
-            is_first = False
-        time.sleep(EVERY_S)
-
-
-def _live(api: Api, output: str) -> int:
-    """The whole screen. What does not fit is counted."""
-    sys.stdout.write("\x1b[?1049h\x1b[?25l")
-    try:
-        rows: List[Row] = []
-        hidden: Set[str] = set()
-        while True:
-            note = ""
-            try:
-                rows, hidden = fetch(api)
-            except ClientError as error:
-                if not rows or not is_transient(error):
-                    raise
-                note = f"{error} Trying again."
-            shown = terminal()
-            room = max(1, shown.height - 2)
-            drawn = (
-                render(rows[:room], hidden, shown, api.flags, is_wide=output == "wide")
-                if rows
-                else ["No jobs."]
-            )
-            if len(rows) > room:
-                drawn[room:] = [f"and {len(rows) - room + 1} more"]
-            lines = [*drawn, cut(harmless(note), (shown.width or 80) - 1)]
-            sys.stdout.write(
-                "\x1b[H" + "\n".join(f"{line}\x1b[K" for line in lines[: shown.height]) + "\x1b[J"
-            )
-            sys.stdout.flush()
-            time.sleep(EVERY_S)
-    finally:
-        sys.stdout.write("\x1b[?25h\x1b[?1049l")
-        sys.stdout.flush()

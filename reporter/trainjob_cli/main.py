@@ -48,8 +48,13 @@ def get(api: Api, jobs: Tuple[str, ...], output: Optional[str], watch: bool, no_
     from . import listing
 
     api.flags["no_headers"] = no_headers
+    if watch:
+        from .following import follow, follow_one
+
+        if not jobs:
+            return follow(api, output or "")
     if not jobs:
-        return listing.follow(api, output or "") if watch else listing.print_list(api, output or "")
+        return listing.print_list(api, output or "")
     from trainjob_client.requests import GROUP, path_of
 
     from .showing import show
@@ -61,29 +66,11 @@ def get(api: Api, jobs: Tuple[str, ...], output: Optional[str], watch: bool, no_
         elif output == "name":
             print(f"{listing.singular(place.resource)}.{GROUP}/{place.name}")
         elif watch:
-            _follow_one(api, word)
+            follow_one(api, place)
         else:
             print(end="\n" if index else "")
             show(api, place, document)
     return 0
-
-
-def _follow_one(api: Api, word: str) -> None:
-    import time
-
-    from .showing import show
-    from .terminal import terminal
-
-    gc.enable()
-    while True:
-        place, document = api.find(word)
-        if terminal().is_terminal:
-            sys.stdout.write("\x1b[H\x1b[2J")
-        show(api, place, document)
-        sys.stdout.flush()
-        if document["status"]["phase"] in ("Succeeded", "Failed"):
-            return
-        time.sleep(2.0)
 
 
 @commands.command()

@@ -7,11 +7,12 @@ import re
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from trainjob_client.ages import duration
 from trainjob_client.errors import ClientError
 from trainjob_client.requests import ALL_KINDS, path_of
 
 from .api import Api, Place, dig
-from .showing import WASTED, draw, duration, history_of, summary
+from .showing import WASTED, draw, history_of, summary
 from .terminal import BOLD, DIM, GREEN, RED, YELLOW, columns, harmless, terminal, wrap
 
 _LEVELS = {"ERROR": RED, "CRITICAL": RED, "WARNING": YELLOW, "WARN": YELLOW, "DEBUG": DIM}

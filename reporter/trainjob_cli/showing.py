@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from trainjob_client.ages import duration
+
 from .api import Api, Place, dig, faults_of, metrics_of
 from .terminal import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Terminal, columns, curve, harmless, terminal, wrap
 
@@ -25,19 +27,6 @@ _KINDS = (  # of time, the useful one first; with how it is painted
 )
 WASTED = ("starting", "lostProgress", "recovery", "stalled")
 _POINTS = "400"
-
-
-def duration(seconds: Optional[float]) -> str:
-    """As kubectl shows ages."""
-    if seconds is None:
-        return ""
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
-    if whole >= 86_400:
-        return f"{days}d{hours}h" if days < 10 and hours else f"{days}d"
-    if whole >= 3600:
-        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
-    return f"{minutes}m" if whole >= 600 else f"{minutes}m{whole % 60}s" if whole >= 60 else f"{whole}s"
 
 
 def number(value: Any) -> str:
@@ -106,7 +95,7 @@ def _facts(status: Dict[str, Any]) -> Sequence[Tuple[str, str]]:
     )
     metrics = {each["name"]: each["value"] for each in status.get("metrics") or ()}
     held = status.get("resources") or {}
-    end = status.get("estimatedCompletionTime")
+    end, took = status.get("estimatedCompletionTime"), status.get("durationSeconds")
     return (
         ("Step", _of(steps.get("current"), steps.get("total"))),
         ("Epoch", _of(epochs.get("current"), epochs.get("total"))),
@@ -115,7 +104,7 @@ def _facts(status: Dict[str, Any]) -> Sequence[Tuple[str, str]]:
             "Left",
             f"{duration(left)}, until {end}" if left is not None and end else "",
         ),
-        ("Took", duration(status.get("durationSeconds"))),
+        ("Took", "" if took is None else duration(took)),
         (
             "Metrics",
             ", ".join(f"{harmless(name)} {number(value)}" for name, value in list(metrics.items())[:6]),

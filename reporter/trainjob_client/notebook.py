@@ -7,6 +7,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
+from .ages import duration
 from .errors import ClientError
 from .history import JobHistory
 from .jobs import Job
@@ -57,17 +58,6 @@ def html_of(job: Job, history: Optional[JobHistory] = None, note: str = "") -> s
     if note:
         rows.append(f"<div><i>{escape(note)}</i></div>")
     return f'<div style="font-family:sans-serif;line-height:1.5">{"".join(rows)}</div>'
-
-
-def duration(seconds: float) -> str:
-    """As kubectl shows ages: 45s, 12m, 3h20m, 5d2h."""
-    whole = int(seconds)
-    days, hours, minutes = whole // 86_400, whole // 3600 % 24, whole // 60 % 60
-    if whole >= 86_400:
-        return f"{days}d{hours}h" if days < 10 and hours else f"{days}d"
-    if whole >= 3600:
-        return f"{hours}h{minutes}m" if minutes else f"{hours}h"
-    return f"{minutes}m" if whole >= 600 else f"{minutes}m{whole % 60}s" if whole >= 60 else f"{whole}s"
 
 
 def loss_of(history: JobHistory) -> Optional[str]:

@@ -10,7 +10,7 @@ import httpx
 
 from .connection import Connection
 from .errors import ApiError, ClientError, ConfigError, UnreachableError
-from .requests import Answer, Call, Flow, Pause, Received
+from .requests import Answer, Call, Flow, Pause, Received, failure_of
 from .watching import Event, Watching
 
 T = TypeVar("T")
@@ -78,11 +78,11 @@ class Session:
             raise unreachable(error) from error
 
     def watch(
-        self, watching: Watching, on_failure: Callable[[ClientError], None] = lambda _: None
+        self, watching: Watching, on_state: Callable[[Optional[ClientError]], None] = lambda _: None
     ) -> Iterator[Event]:
-        """The events, over as many connections as it takes. `on_failure`: before the next try.
+        """The events, over as many connections as it takes. Raises what another try does not change.
 
-        Raises what another try does not change.
+        `on_state` is told why it is about to try again, and None once the server has answered.
         """
         while True:
             pause = Pause(0.0)
@@ -91,17 +91,21 @@ class Session:
                 if watching.is_listing:
                     answer = self.send(call)
                     if isinstance(answer, Answer) and answer.code == 200:
+                        on_state(None)
                         yield from watching.take_list(answer)
                     else:
                         pause = watching.end(answer)
+                        on_state(failure_of(answer))
                 else:
                     with self.stream(call) as (answer, lines):
+                        if answer.code == 200:
+                            on_state(None)
                         for line in lines:
                             yield from watching.take_line(line)
                     pause = watching.end(answer)
             except (UnreachableError, ApiError) as error:
                 pause = watching.refuse(error)
-                on_failure(error)
+                on_state(error)
             time.sleep(pause.seconds)
 
     def close(self) -> None:

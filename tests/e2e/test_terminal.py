@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import shutil
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pyte
 import pytest
 
 from tests.e2e.processes import PATIENCE_S
@@ -66,6 +71,41 @@ def on_a_screen(user: User, width: int, *words: str, **variables: str) -> str:
         assert process.wait(PATIENCE_S) == 0, found
     os.close(main)
     return found.decode().replace("\r\n", "\n")
+
+
+class Screen:
+    """A terminal in which a command runs until it is interrupted."""
+
+    def __init__(self, user: User, *words: str) -> None:
+        self._main, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+        self._screen = pyte.Screen(100, 24)
+        self._stream = pyte.ByteStream(self._screen)
+        argv = [user.kubectl_argv()[0], PLUGIN, *words]
+        env = {**environment(user), "LANG": "C.UTF-8", "TERM": "xterm"}
+        self._process = subprocess.Popen(
+            argv, env=env, stdin=other, stdout=other, stderr=other, start_new_session=True
+        )
+        os.close(other)
+
+    def wait_until(self, holds: Callable[[str], bool], what: str) -> str:
+        """What is on it then."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            text = "\n".join(self._screen.display)
+            if holds(text):
+                return text
+            if select.select([self._main], [], [], 0.1)[0]:
+                self._stream.feed(os.read(self._main, 4096))
+        raise AssertionError(f"never: {what}; the screen is {text}")
+
+    def end(self, by: signal.Signals | None = None) -> int:
+        """The exit code."""
+        if by is not None:
+            os.killpg(self._process.pid, by)
+        code = self._process.wait(PATIENCE_S)
+        os.close(self._main)
+        return code
 
 
 def test_kubectl_finds_the_plugin_and_it_lists_what_kubectl_lists(team: Workspace) -> None:
@@ -136,3 +176,25 @@ def test_kubectl_completes_the_names_of_jobs(team: Workspace) -> None:
         argv, env=environment(team.alice), capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert answer.stdout.splitlines() == ["bert", ":4"]
+
+
+def test_a_live_list_and_a_live_job_change_on_the_screen_as_the_cluster_does(
+    team: Workspace, jobs: QuietJobs
+) -> None:
+    screen = Screen(team.alice, "-w", "-n", team.name)
+    screen.wait_until(lambda text: "bert" in text and "new" not in text, "the list is drawn")
+    jobs.create("new")
+    screen.wait_until(lambda text: "new " in text, "a job that is made comes")
+    jobs.end("new", condition="Failed")
+    failed = screen.wait_until(lambda text: re.search(r"new .*Failed", text) is not None, "it has failed")
+    jobs.delete("new")
+    screen.wait_until(lambda text: "new " not in text, "a job that is deleted goes")
+    assert failed.splitlines()[0].split()[:4] == ["NAME", "KIND", "PHASE", "PROGRESS"]
+    assert screen.end(signal.SIGINT) == 130
+    jobs.create("one")
+    screen = Screen(team.alice, "one", "-w", "-n", team.name)
+    screen.wait_until(lambda text: f"{team.name}/one" in text, "the job is drawn")
+    jobs.end("one", condition="Failed")
+    screen.wait_until(lambda text: re.search(r"/one +Failed", text) is not None, "its end is drawn")
+    assert screen.end() == 0
+    jobs.delete("one")

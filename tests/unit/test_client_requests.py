@@ -31,9 +31,10 @@ from trainjob_client import (
     NotFoundError,
     UnreachableError,
 )
+from trainjob_client.ages import duration
 from trainjob_client.kubeconfig import Context
 from trainjob_client.models import ObjectMeta, ProgressStatus
-from trainjob_client.notebook import duration, html_of
+from trainjob_client.notebook import html_of
 from trainjob_client.requests import PREFIX, Answer, Call, Pause, find_resource, send
 from trainjob_client.waiting import Waiting
 from visibility_api.models.v1alpha1 import TrainJobProgress
@@ -469,7 +470,15 @@ def test_what_a_run_says_is_escaped_in_a_notebook() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(5, "5s"), (65, "1m5s"), (1800, "30m"), (12_000, "3h20m"), (442_800, "5d3h"), (2_592_000, "30d")],
+    [
+        (5, "5s"),
+        (65, "65s"),
+        (125, "2m5s"),
+        (1800, "30m"),
+        (12_000, "3h20m"),
+        (442_800, "5d3h"),
+        (2_592_000, "30d"),
+    ],
 )
 def test_durations_are_as_kubectl_shows_ages(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainjob_cli import complete, listing, main as commands, terminal as drawing, waiting
+from trainjob_cli import complete, following, main as commands, terminal as drawing, waiting
 from trainjob_cli.api import UsageError
 from trainjob_cli.listing import render
 from trainjob_cli.reading import readable
 from trainjob_cli.terminal import Terminal
+from trainjob_client.ages import later
 from trainjob_client.requests import PREFIX, Answer, Call
 from trainjob_client.session import Session
 from trainjob_client.words import CONDITION_TYPES, PHASES
@@ -50,6 +54,7 @@ class Cluster:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.asked: list[Call] = []
+        self.streams: dict[str, list[bytes]] = {}  # lines of the first watch of each path
 
     def send(self, call: Call) -> Answer:
         self.asked.append(call)
@@ -60,11 +65,20 @@ class Cluster:
             return refusal(404, "NotFound", f'"{call.path.rpartition("/")[2]}" not found')
         return found if isinstance(found, Answer) else Answer(200, json.dumps(found).encode())
 
+    @contextmanager
+    def stream(self, call: Call) -> Iterator[tuple[Answer, Iterator[bytes]]]:
+        self.asked.append(call)
+        lines = self.streams.pop(call.path, None)
+        if lines is None:
+            threading.Event().wait()  # a watch without news
+        yield Answer(200, b""), iter(lines or ())
+
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     found = Cluster()
     monkeypatch.setattr(Session, "send", lambda _, call: found.send(call))
+    monkeypatch.setattr(Session, "stream", lambda _, call: found.stream(call))
     monkeypatch.setattr("time.sleep", lambda _: None)
     config = {
         "current-context": "one",
@@ -310,17 +324,105 @@ def test_jobs_without_a_percentage_are_listed_without_bars() -> None:
     assert len(lines) == 3
 
 
-def test_a_live_list_fits_two_rows(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(_: float) -> None:
-        raise KeyboardInterrupt
+def row(name: str, version: int, *cells: str) -> dict[str, Any]:
+    """A Table of one job, as an event of a watch has it; the first of a list has columns as well."""
+    found = table((name, "TrainJob", *cells))
+    found["metadata"]["resourceVersion"] = str(version)
+    for each in found["rows"]:
+        each["object"] = job(name)
+        each["object"]["metadata"]["resourceVersion"] = str(version)
+    return found
 
-    cluster.answers[f"{TEAM}/trainingjobs"] = table(
-        ("a", "TrainJob", "Running"), ("b", "TrainJob", "Running")
-    )
-    monkeypatch.setattr(listing, "terminal", lambda: Terminal(is_terminal=True, width=80, height=2))
-    monkeypatch.setattr("time.sleep", stop)
+
+def event(type_: str, object_: dict[str, Any]) -> bytes:
+    return json.dumps({"type": type_, "object": {**object_, "columnDefinitions": None}}).encode()
+
+
+@pytest.fixture
+def stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C once all of the stream is shown: a drawing after it finds nothing new."""
+    real = following.Feed.news
+    quiet = []
+
+    def news(feed: following.Feed, timeout_s: float = 1.0) -> list[Any]:
+        found = real(feed, timeout_s=0.05)
+        quiet.append(not found)
+        if quiet[-3:] == [True] * 3:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(following.Feed, "news", news)
+
+
+def test_a_pipe_gets_a_line_for_each_job_that_has_changed_by_more_than_its_ages(
+    cluster: Cluster, run: Run, stop: None
+) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = row("bert", 10, "Running", "45%", "", "", "9m", "1s", "3m")
+    cluster.streams[f"{TEAM}/trainingjobs"] = [
+        event("MODIFIED", row("bert", 11, "Running", "45%", "", "", "8m", "2s", "4m")),
+        event("MODIFIED", row("bert", 12, "Running", "46%", "", "", "7m", "0s", "4m")),
+        event("ADDED", row("gpt", 13, "Pending", "", "", "", "", "", "0s")),
+        event("DELETED", row("gpt", 14, "Pending", "", "", "", "", "", "1s")),
+    ]
     code, out, _ = run("-w")
-    assert (code, out.count("\n")) == (130, 1)
+    assert code == 130
+    assert [line.split()[:4] for line in out.splitlines()] == [
+        ["NAME", "KIND", "PHASE", "PROGRESS"],
+        ["bert", "TrainJob", "Running", "45%"],
+        ["bert", "TrainJob", "Running", "46%"],
+        ["gpt", "TrainJob", "Pending", "0s"],
+    ]
+    assert [dict(call.parameters).get("watch") for call in cluster.asked[:2]] == [None, "true"]
+
+
+def test_a_live_list_is_drawn_anew_with_ages_that_go_on_and_fits_two_rows(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch, stop: None
+) -> None:
+    cluster.answers[f"{TEAM}/trainingjobs"] = row("bert", 10, "Running", "45%", "", "", "9m", "1s", "3m")
+    cluster.streams[f"{TEAM}/trainingjobs"] = [event("ADDED", row("a", 11, "Running"))]
+    shown = Terminal(is_terminal=True, width=80, height=2)
+    monkeypatch.setattr(following, "terminal", lambda: shown)
+    ticks = itertools.count(0.0, 60.0)
+    monkeypatch.setattr(following.time, "monotonic", lambda: next(ticks))
+    code, out, _ = run("-w")
+    screens = out.split("\x1b[H")[1:]
+    assert code == 130
+    assert all(screen.count("\n") <= 1 for screen in screens)
+    assert "and 2 more" in screens[-1]
+    monkeypatch.setattr(following, "terminal", lambda: Terminal(is_terminal=True, width=80, height=24))
+    cluster.streams[f"{TEAM}/trainingjobs"] = []
+    line = run("-w")[1].split("\x1b[H")[-1].splitlines()[1]
+    assert re.match(r"bert +TrainJob +Running .*\b[1-8]m.*\b[1-9]m", line)
+
+
+def test_one_job_is_followed_to_its_end(cluster: Cluster, run: Run) -> None:
+    place = f"{TEAM}/trainjobs"
+    cluster.answers[f"{place}/bert"] = job()
+    cluster.answers[f"{place}/bert/history"] = {"series": []}
+    cluster.answers[place] = {"metadata": {"resourceVersion": "10"}, "items": [job()]}
+    ended = job(phase="Succeeded")
+    ended["metadata"]["resourceVersion"] = "11"
+    cluster.streams[place] = [event("MODIFIED", ended)]
+    code, out, _ = run("bert", "-w")
+    assert code == 0
+    assert out.splitlines()[-1] == "team-a/bert  Succeeded"
+    assert ("fieldSelector", "metadata.name=bert") in cluster.asked[1].parameters
+    cluster.streams[place] = [event("DELETED", ended)]
+    assert run("bert", "-w")[::2] == (1, 'Error from server (NotFound): trainjobs "bert" was deleted\n')
+
+
+@pytest.mark.parametrize(
+    ("cell", "seconds", "then"),
+    [
+        ("1s", 4, "5s"),
+        ("3h20m", 61, "3h21m"),
+        ("47s", -50, ""),
+        ("47s", -7, "40s"),
+        ("<unknown>", 9, "<unknown>"),
+    ],
+)
+def test_an_age_goes_on_between_two_words_of_the_server(cell: str, seconds: float, then: str) -> None:
+    assert later(cell, seconds) == then
 
 
 def test_colour_is_there_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +496,7 @@ def test_one_job_is_told_in_words_and_drives_no_terminal(cluster: Cluster, run: 
         "loss 1.461",
         "OOMKilled on node-0.",
         "Stalled (NoAdvance):",
-        "Goodput 77% of 1m40s",
+        "Goodput 77% of 100s",
         "Productive 60%, Starting 20%, Stalled 20%",
         "loss: 2 -> 1",
     ):
