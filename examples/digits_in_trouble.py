@@ -1,4 +1,4 @@
-"""Train as digits.py does, and go wrong on the way: hang, diverge, or run out of memory.
+"""Train as digits.py does, and go wrong on the way: diverge, or run out of memory.
 
 Each is what happens to real runs, and happens for real. `make demo` shows how that looks from outside.
 """
@@ -6,7 +6,6 @@ Each is what happens to real runs, and happens for real. `make demo` shows how t
 from __future__ import annotations
 
 import argparse
-import threading
 import time
 from collections.abc import Iterator
 
@@ -18,14 +17,6 @@ from trainjob_progress import report
 
 EPOCHS = 60
 CHUNK_BYTES = 8 * 1024 * 1024
-
-
-def hang(seconds: float, after: int = 12) -> Iterator[float]:
-    """Waits for a peer that never answers, as a collective operation does whose other rank has gone."""
-    for epoch, loss, _ in train("mlp", EPOCHS, seconds):
-        yield loss
-        if epoch == after:
-            threading.Event().wait()
 
 
 def diverge(seconds: float) -> Iterator[float]:
@@ -48,7 +39,7 @@ def leak(seconds: float) -> Iterator[float]:
         yield loss
 
 
-TROUBLES = {"hang": hang, "diverge": diverge, "leak": leak}
+TROUBLES = {"diverge": diverge, "leak": leak}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ from localcluster.apiserver.store import Entry
 from localcluster.apiserver.tables import partial, table
 from localcluster.apiserver.watches import EventEncoder, WatchOptions, stream
 from localcluster.machinery.metadata import Object, key_of
-from localcluster.machinery.resources import Resource
+from localcluster.machinery.resources import BY_PLURAL, Resource
 from localcluster.machinery.selectors import Predicate, field_selector, label_selector
 from localcluster.machinery.status import (
     bad_request,
@@ -235,8 +235,18 @@ class ObjectsApi:
                 return reviews.rules_review(self._authorizer, call.user, body)
             case "SelfSubjectAccessReview":
                 return reviews.access_review(self._authorizer, body, call.user)
+            case "Event":
+                self._registry.create(BY_PLURAL["events"], self._namespace(call, resource), core_event(body))
+                return body
             case _:
                 return reviews.access_review(self._authorizer, body, None, call.info.namespace)
+
+
+def core_event(event: Object) -> Object:
+    """The same in the core group: kube-apiserver keeps one object, and shows it in both."""
+    renamed = {"regarding": "involvedObject", "note": "message", "reportingController": "reportingComponent"}
+    found = {renamed.get(name, name): value for name, value in event.items()}
+    return found | {"apiVersion": "v1", "firstTimestamp": None, "lastTimestamp": None}
 
 
 async def read_body(request: web.Request, *, patch: bool = False) -> Any:  # noqa: ANN401 - JSON of any shape

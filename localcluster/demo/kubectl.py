@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 
@@ -23,6 +25,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 TIMEOUT_S = 30
 WIDTH = 80
 JOBS = "trainingjobs"  # the jobs of all kinds
+COLUMNS_OF_EVENTS = {"JOB": ".involvedObject.name", "MESSAGE": ".message"}
 
 
 class Kubectl:
@@ -43,16 +46,27 @@ class Kubectl:
 
     async def show_columns(self, names: list[str], columns: dict[str, str]) -> None:
         """`kubectl get tjp NAME… -o custom-columns=…`: header to path."""
+        folder = f"{API}/namespaces/{self._namespace}/trainjobprogresses"
+        await self._show(["tjp", *names], [f"{folder}/{name}" for name in names], columns)
+
+    async def show_events(self, reason: str) -> None:
+        """`kubectl get events` of this reason."""
+        selector = f"reason={reason}"
+        path = f"/api/v1/namespaces/{self._namespace}/events?fieldSelector={quote(selector)}"
+        await self._show(["events", "--field-selector", selector], [path], COLUMNS_OF_EVENTS)
+
+    async def _show(self, what: list[str], paths: list[str], columns: dict[str, str]) -> None:
         wanted = ",".join(f"{header}:{path}" for header, path in columns.items())
-        words = ["get", "tjp", *names, "-n", self._namespace, "-o", f"custom-columns={wanted}"]
+        words = ["get", *what, "-n", self._namespace, "-o", f"custom-columns={wanted}"]
         _print_command(words)
         if self._program:
             print(await self._run(words), flush=True)
             return
         rows = [list(columns)]
-        for name in names:
-            found = await self.read(f"{API}/namespaces/{self._namespace}/trainjobprogresses/{name}")
-            rows.append([_find(found, path) for path in columns.values()])
+        for path in paths:
+            found = await self.read(path)
+            items = found.get("items", [found])
+            rows += [[_find(each, field) for field in columns.values()] for each in items]
         print(_align(rows), flush=True)
 
     async def read(self, path: str) -> Object:
@@ -105,10 +119,13 @@ def _align(rows: list[list[str]]) -> str:
 
 
 def _find(item: Object, path: str) -> str:
-    """As kubectl shows what is there at `.a.b`."""
+    """As kubectl shows what is there at `.a[0].b`."""
     found: Any = item
-    for name in path.split(".")[1:]:
-        found = found.get(name) if isinstance(found, dict) else None
+    for name in re.findall(r"\w+", path):
+        if isinstance(found, list):
+            found = dict(enumerate(found)).get(int(name))
+        else:
+            found = found.get(name) if isinstance(found, dict) else None
     return "<none>" if found is None else str(found)
 
 

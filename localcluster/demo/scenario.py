@@ -27,7 +27,7 @@ from localcluster.machinery.metadata import Object
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
-COMPONENTS = ("source-exec", "source-logs", "source-push")  # of deploy/components
+COMPONENTS = ("source-exec", "source-logs", "source-push", "events")  # of deploy/components
 RUN_S = 36  # how long the good jobs train
 SHOW_EVERY_S = 6
 GIVE_UP_S = 150  # of waiting for what is wrong to be found, on a slow machine; it takes half a minute
@@ -40,7 +40,7 @@ JOBS = {
     "mlp": ("digits.py", "--model", "mlp", "--seconds", str(RUN_S - 6)),
     "prints-only": ("digits.py", "--report", "nothing", "--seconds", str(RUN_S - 12)),
     "garbage": ("digits.py", "--report", "garbage", "--seconds", str(RUN_S - 12)),
-    "hangs": ("digits_in_trouble.py", "hang", "--seconds", str(RUN_S - 6)),
+    "hangs": ("digits_on_ranks.py", "--hang-after", "6", "--seconds", str(RUN_S - 6)),
     "diverges": ("digits_in_trouble.py", "diverge", "--seconds", str(RUN_S - 6)),
     "leaks": ("digits_in_trouble.py", "leak", "--seconds", str(RUN_S - 6)),
     "slow-loader": ("digits_with_marks.py", "--seconds", str(RUN_S - 12), "--loading", "0.333"),
@@ -50,9 +50,14 @@ GOOD, HANGING, LEAKING = "linear", "hangs", "leaks"
 LOADING, RESTARTING = "slow-loader", "restarts"
 PYTORCH_JOB, PLAIN_JOB = "mlp", "prints-only"  # the others are TrainJobs
 MEMORY_LIMIT = "256Mi"  # of the one that leaks; it starts with half of that
-# Without it a run is given minutes, since a first evaluation or checkpoint may take that long.
-STALLED_AFTER = {"visibility.trainer.kubeflow.org/stalled-after": "15s"}
-TO_BE_FOUND = {(HANGING, "Stalled"), ("diverges", "Diverged"), (LEAKING, "Failed")}
+RANKS = 3  # of the one that hangs, each in a pod of its own
+# Without it a run is given minutes, since a first evaluation or checkpoint may take that long. Ranks sample
+# their stacks half a minute after the last step.
+STALLED_AFTER = {"visibility.trainer.kubeflow.org/stalled-after": "35s"}
+TO_BE_FOUND = {
+    *((HANGING, "Stalled"), (HANGING, "Diagnosed")),
+    *(("diverges", "Diverged"), (LEAKING, "Failed")),
+}
 RUNTIME = "torch-without-retries"  # so that a kill is the end of the job instead of a restart in place
 RETRYING_RUNTIME = "torch-with-retries"
 # Of the two that mark their time: where it went, and the kinds of which each has to have some.
@@ -111,6 +116,9 @@ async def play(cluster: LocalCluster, stopped: asyncio.Event, *, keep: bool) -> 
             f"{RESTARTING} fails once and does some steps again"
         )
         await alice.show_columns([LOADING, RESTARTING], columns_of_time())
+        say(f"which rank of {HANGING} the others wait for, and where it is: in its document, and as an Event")
+        await alice.show_columns([HANGING], COLUMNS_OF_RANK)
+        await alice.show_events("TrainingDiagnosed")
         for fault in find_faults(await alice.read(f"{API}/namespaces/{TEAM}/{ALL_KINDS}")):
             say(f"{fault}, which is a fault of the server or of this demo")
             missing = missing | {(fault, "")}
@@ -134,6 +142,8 @@ async def start_train_jobs(cluster: LocalCluster) -> None:
             job["spec"]["trainer"]["command"] += ["--checkpoint", str(cluster.directory / "checkpoint")]
         if name == HANGING:
             job["metadata"]["annotations"] = STALLED_AFTER
+            job["spec"]["trainer"]["numNodes"] = RANKS
+            job["spec"]["trainer"]["command"] += ["--meet", str(cluster.directory / "meeting")]
         await cluster.admin.create("trainjobs", job)
 
 
@@ -181,11 +191,23 @@ def verdicts(items: list[Object]) -> list[tuple[str, str, str]]:
             for type_ in VERDICTS
             if type_ in conditions and conditions[type_]["status"] == "True"
         ]
+        diagnosis = status.get("diagnosis", {})
+        if diagnosis.get("suspects"):
+            found.append((name, "Diagnosed", diagnosis["message"]))
         failure = status.get("failure")
         if failure is not None and status["phase"] == "Failed":
             how = f"{failure.get('reason', 'unknown')}, exit code {failure.get('exitCode', 'unknown')}"
             found.append((name, "Failed", f"Failed ({how}). {failure.get('message', '')}".rstrip()))
     return found
+
+
+COLUMNS_OF_RANK = {
+    "NAME": ".metadata.name",
+    "REASON": ".status.diagnosis.reason",
+    "RANK": ".status.diagnosis.suspects[0].rank",
+    "POD": ".status.diagnosis.suspects[0].podName",
+    "NODE": ".status.diagnosis.suspects[0].nodeName",
+}
 
 
 def columns_of_time() -> dict[str, str]:

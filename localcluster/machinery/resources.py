@@ -75,6 +75,8 @@ _AUTHZ = "authorization.k8s.io"
 
 BUILT_IN: tuple[Resource, ...] = (
     _core("configmaps", "ConfigMap", "cm"),
+    # Kept as events of the core group, which kubectl shows.
+    Resource(group="events.k8s.io", plural="events", kind="Event", verbs=("create",)),
     _core(
         "events",
         "Event",

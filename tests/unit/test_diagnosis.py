@@ -397,6 +397,8 @@ def test_stacks_add_16_kib_to_a_jobs_state_at_most() -> None:
             "the data loader",
         ),
         (["threading:wait:3", "train:main:1"], "a wait for another thread or process"),
+        (["socket:recv:3", "train.py:Peers.all_reduce.<locals>.<genexpr>:2"], "all_reduce"),
+        (["train.py:all_reduce:2"], "the program's own code"),
         (["socket:readinto:3", "urllib3.connectionpool:urlopen:1"], "a request over the network"),
         (["datasets.arrow_dataset:f:1", "train.py:main:1"], "the data loader"),
         (["datasets:f:1", "train.py:main:1"], "the program's own code"),
@@ -499,6 +501,11 @@ Thread 0x00007f12 [python3] (most recent call first):
             printed(file(stack={"frames": [*["m:f:1"] * 12, *LOADER]})),
             {"frames": ("m:f:1",) * 8, "place": place_of(LOADER)},
             id="a few",
+        ),
+        pytest.param(
+            printed(file(section="dataLoading", stack={"frames": ["queue:Queue.get:1", "train.py:load:7"]})),
+            {"place": place_of(LOADER)},
+            id="a loader of its own",
         ),
         pytest.param(
             printed(file(stack=None, section="evaluation")),

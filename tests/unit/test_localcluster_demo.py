@@ -29,15 +29,19 @@ def item(name: str, phase: str, *conditions: tuple[str, str], **status: Any) -> 
 
 def test_each_thing_that_is_wrong_is_said_in_a_sentence() -> None:
     failure = {"reason": "OOMKilled", "exitCode": 137, "message": "It ran out of memory."}
+    diagnosis = {"message": "Rank 2 sleeps.", "suspects": [{"rank": 2}]}
+    vague = {"message": "No rank could be read."}
     assert verdicts(
         [
             item("fine", "Running", ("Fresh", "True"), ("Stalled", "False"), ("Diverged", "Unknown")),
-            item("hangs", "Running", ("Stalled", "True")),
+            item("hangs", "Running", ("Stalled", "True"), diagnosis=diagnosis),
+            item("also", "Running", diagnosis=vague),
             item("leaks", "Failed", ("Failed", "True"), failure=failure),
             item("just-failed", "Failed", ("Failed", "True")),  # why is not known yet
         ]
     ) == [
         ("hangs", "Stalled", "Stalled. About Stalled."),
+        ("hangs", "Diagnosed", "Rank 2 sleeps."),
         ("leaks", "Failed", "Failed (OOMKilled, exit code 137). It ran out of memory."),
     ]
 
@@ -55,7 +59,7 @@ async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
     """Also of a job whose end is seen before why it failed is known."""
     monkeypatch.setattr(scenario, "SHOW_EVERY_S", 0.01)
     trouble = [
-        item("hangs", "Running", ("Stalled", "True")),
+        item("hangs", "Running", ("Stalled", "True"), diagnosis={"message": "", "suspects": [{}]}),
         item("diverges", "Failed", ("Diverged", "True")),
     ]
     failure = {"reason": "OOMKilled", "exitCode": 137, "message": "It ran out of memory."}
@@ -75,7 +79,7 @@ async def test_it_goes_on_until_what_is_wrong_is_found_or_fails(
     trouble.clear()
     found = await follow(cast("Kubectl", Alice()), asyncio.Event())
     assert found is not None
-    assert TO_BE_FOUND - found == {("diverges", "Diverged"), ("hangs", "Stalled")}
+    assert TO_BE_FOUND - found == {("diverges", "Diverged"), ("hangs", "Stalled"), ("hangs", "Diagnosed")}
 
 
 def test_time_that_is_not_shown_as_it_was_spent_is_said() -> None:

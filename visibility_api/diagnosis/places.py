@@ -26,7 +26,7 @@ class Place:
 NOWHERE = Place(UNKNOWN, "NotKnown", "a place that is not known")
 OWN_CODE = Place(WORK, "InOwnCode", "the program's own code")
 _A_COLLECTIVE = "a collective"
-_LOADER = Place(WORK, "InDataLoader", "the data loader")
+LOADER = Place(WORK, "InDataLoader", "the data loader")
 _SAVING = Place(WORK, "InCheckpoint", "the code of a checkpoint")
 _COMPILING = Place(WORK, "Compiling", "compilation")
 _NETWORK = Place(WORK, "WaitsForNetwork", "a request over the network")
@@ -72,7 +72,7 @@ _LIBRARIES: tuple[tuple[tuple[str, ...], str, Place | None], ...] = (
             "tensorflow.python.data", "tensorflow_datasets", "ray.data", "petastorm", "nvidia.dali",
         ),
         _ANY,
-        _LOADER,
+        LOADER,
     ),
     (
         (
@@ -105,14 +105,22 @@ _OF_PYTHON: tuple[tuple[tuple[str, ...], str, Place | None], ...] = (
     (("queue", "threading", "multiprocessing", "concurrent", "subprocess", "selectors"), _ANY, _LOCAL),
 )
 _OF_ONE_FILE = ("time", "queue", "threading", "socket", "ssl", "subprocess", "selectors")
+# A collective of the program's own, in what Python itself waits for.
+_OWN_COLLECTIVE = re.compile(r"_*(all_?reduce|all_?gather|all_?to_?all|reduce_?scatter|barrier)")
 _TABLES = tuple(
     tuple((modules, re.compile(function), place) for modules, function, place in table)
     for table in (_LIBRARIES, _OF_PYTHON)
 )
 
 
-def place_of(frames: Sequence[str]) -> Place:
-    """What this stack is doing."""
+def place_of(frames: Sequence[str], section: str = "") -> Place:
+    """What this stack is doing. `section`: the one that the rank marks."""
+    place = _place_of(frames)
+    is_plain = place in (OWN_CODE, _SLEEP, _LOCAL)
+    return LOADER if is_plain and section == "dataLoading" else place
+
+
+def _place_of(frames: Sequence[str]) -> Place:
     if not frames:
         return NOWHERE
     for table in _TABLES:
@@ -124,9 +132,18 @@ def place_of(frames: Sequence[str]) -> Place:
             for modules, pattern, place in table:
                 if any(_is_of(module, each) for each in modules):
                     named = pattern.fullmatch(function)
-                    if named is not None:
-                        return place or Place(COLLECTIVE, "InCollective", named[1] or _A_COLLECTIVE)
+                    if named is None:
+                        continue
+                    if table is _TABLES[-1] and place is not _SLEEP:
+                        return _own_collective(frames) or place or NOWHERE
+                    return place or Place(COLLECTIVE, "InCollective", named[1] or _A_COLLECTIVE)
     return OWN_CODE
+
+
+def _own_collective(frames: Sequence[str]) -> Place | None:
+    functions = [name for frame in frames for name in frame.split(":")[1].split(".")]
+    named = next(filter(None, map(_OWN_COLLECTIVE.fullmatch, functions)), None)
+    return None if named is None else Place(COLLECTIVE, "InCollective", named[1])
 
 
 def _is_of(module: str, library: str) -> bool:

@@ -194,12 +194,13 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         frames, since = (), None
     step_at = _age_s(printed.now, _time(file.get("stepTime")))
     is_sampled = frames and since is not None
-    section = file.get("section")
+    marked = file.get("section")
+    section = marked if isinstance(marked, str) and marked in SECTIONS else ""
     return RankState(
         rank=rank,
         step=count(file.get("step")),
         state=state,
-        place=place_of(frames),
+        place=place_of(frames, section),
         frames=frames[:KEPT_FRAMES],
         for_s=_age_s(printed.now, since)
         if is_sampled
@@ -211,7 +212,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         world_size=count(file.get("worldSize")),
         began=began.timestamp() if began is not None else None,
         written=written.timestamp() if written is not None else None,
-        section=section if isinstance(section, str) and section in SECTIONS else "",
+        section=section,
         work=None if state else _read_work(file, _age_s(printed.now, written)),
         devices=() if state else _devices(file.get("accelerators")),
     )
