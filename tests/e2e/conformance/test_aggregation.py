@@ -12,7 +12,10 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import APISERVICE, APISERVICE_PATH, NAMESPACE, SERVICE_ACCOUNT
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User, Workspace
+from visibility_api.assembly import LEASE
 from visibility_api.serving.http_server import KEEP_ALIVE_S
+
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
 
 DISCOVERY = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 KEY = PREFIX.strip("/")
@@ -91,9 +94,10 @@ def test_P12_connections_are_kept_longer_than_the_aggregator_does() -> None:
     [
         ("dashboard", f"{PREFIX}/trainjobs", "trainjob-visibility"),
         (SERVICE_ACCOUNT, "/api/v1/pods?limit=1", "trainjob-visibility-server"),
+        (SERVICE_ACCOUNT, LEASE_PATH, "trainjob-visibility-lease"),
     ],
 )
-def test_P16_service_accounts_requests_of_our_group_and_the_server_s_own_have_seats_apart(
+def test_P16_service_accounts_requests_of_our_group_the_server_s_own_and_its_lease_have_seats_apart(
     cluster: Cluster, shared: Workspace, account: str, path: str, schema: str
 ) -> None:
     """kube-apiserver's own FlowSchema for service accounts must match neither."""
