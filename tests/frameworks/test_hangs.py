@@ -1,7 +1,11 @@
-"""A torchrun of five ranks that does not get on: each rank's file says where it is, or that it cannot."""
+"""A torchrun that does not get on: each rank's file says where it is, or that it cannot.
+
+Of five ranks, each in another way; and of eight, one of which dies while torchrun does not look.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,14 +13,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.reporting import wait_until
+from visibility_api.diagnosis.claims import PodState
+from visibility_api.diagnosis.judging import diagnose
 from visibility_api.diagnosis.programs import SHELL
-from visibility_api.diagnosis.reading import read_pod
+from visibility_api.diagnosis.reading import RankState, read_pod
 
 pytest.importorskip("torch")
 
@@ -59,26 +66,41 @@ if rank == 4:
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    """Of the progress file of a training that hangs."""
+DIES = 5
+DYING = f"""
+import os, signal
+import torch, torch.distributed as dist
+from trainjob_progress import track
+
+dist.init_process_group("gloo")
+for number in track(range(10**6)):
+    if (dist.get_rank(), number) == ({DIES}, {AT}):
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.all_reduce(torch.ones(64))
+"""
+
+
+@contextlib.contextmanager
+def torchrun(tmp_path: Path, training: str, ranks: int, *options: str) -> Iterator[Path]:
+    """The path of the progress file, while it runs."""
     path = tmp_path / "progress.json"
-    (tmp_path / "train.py").write_text(TRAINING)
+    (tmp_path / "train.py").write_text(training)
     environ = {
         **os.environ,
         "TRAINJOB_PROGRESS_FILE": str(path),
         "PYTHONPATH": str(ROOT / "reporter"),
         "OMP_NUM_THREADS": "1",
     }
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=5")
-    command = [*torchrun, "train.py"]
+    program = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
+    command = [*program, *options, "train.py"]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, start_new_session=True) as launcher:
         try:
             yield path
         finally:
-            for rank in range(5):  # each in a session of its own
-                if said := read(path, rank):
-                    os.kill(said["pid"], signal.SIGKILL)
+            for rank in range(ranks):  # each in a session of its own
+                with contextlib.suppress(ProcessLookupError):
+                    if said := read(path, rank):
+                        os.kill(said["pid"], signal.SIGKILL)
             os.killpg(launcher.pid, signal.SIGKILL)
 
 
@@ -88,6 +110,20 @@ def read(path: Path, rank: int) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     return said
+
+
+def look(path: Path) -> list[RankState]:
+    """As the server reads them."""
+    return read_pod(
+        subprocess.run(("sh", "-c", SHELL, "sh", str(path)), capture_output=True, check=True).stdout
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """Of the progress file of a training that hangs."""
+    with torchrun(tmp_path, TRAINING, 5) as path:
+        yield path
 
 
 def test_a_hang_is_told_by_the_files_of_the_ranks(path: Path) -> None:
@@ -107,8 +143,21 @@ def test_a_hang_is_told_by_the_files_of_the_ranks(path: Path) -> None:
     assert Path(f"{path}.rank-3.trace").read_text() == ""
     assert read(path, 4)["step"] == AT + 1  # the round that was left counts
     assert time.monotonic() - began_s < TIMEOUT_S
-    printed = subprocess.run(("sh", "-c", SHELL, "sh", str(path)), capture_output=True, check=True).stdout
-    found = {each.rank: each for each in read_pod(printed)}  # as the server reads it
+    found = {each.rank: each for each in look(path)}
     states = {rank: each.state or each.place.where for rank, each in found.items()}
     assert states == {0: "all_reduce", 1: "the data loader", 2: "held", 3: "stopped", 4: "over"}
     assert found[2].frames[0].startswith("train.py:hold_the_lock:")
+
+
+def test_the_rank_that_died_is_named_and_none_that_its_death_has_ended(tmp_path: Path) -> None:
+    """Its peers fail by themselves; torchrun, which looks each ten minutes, keeps the pod."""
+    with torchrun(tmp_path, DYING, 8, "--monitor-interval=600") as path:
+        others = set(range(8)) - {DIES}
+        wait_until(lambda: all("ended" in read(path, rank) for rank in others), TIMEOUT_S)
+        report = json.loads(path.read_bytes())
+        assert (report["state"], report["step"]) == ("failed", AT)
+        wait_until(lambda: {each.state for each in look(path)} == {"ended", "over"}, TIMEOUT_S)
+        pod = PodState(name="bert-node-0", node_name="gpu-1", index=0, ranks=tuple(look(path)))
+        found = diagnose([pod], datetime.now(UTC))
+        assert (found.reason, found.cell) == ("ProcessEnded", f"ProcessEnded (rank {DIES})")
+        assert found.message == f"Rank {DIES} (gpu-1) has ended; 7 other ranks were read."

@@ -6,6 +6,7 @@ import json
 import math
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -116,6 +117,24 @@ def test_ranks_are_read_two_minutes_after_the_last_step_and_a_hang_is_a_stall_at
     bench.advance(15)
     bench.report(10)
     assert bench.condition("Stalled") == ("False", "Advancing")
+
+
+@pytest.mark.parametrize(("state", "status"), [("failed", "True"), ("completed", "False")])
+def test_a_run_that_failed_stalls_once_its_pod_outlives_it_by_two_minutes(
+    bench: Bench, state: Literal["failed", "completed"], status: str
+) -> None:
+    bench.report(9)
+    bench.advance(5)
+    ended_at = bench.now
+    for seconds, expected in ((110, "False"), (20, status)):
+        bench.advance(seconds)
+        bench.observe(Progress(timestamp=ended_at, step=9, total_steps=1000, state=state))
+        assert bench.condition("Stalled")[0] == expected
+    if status == "True":
+        said = "The run has reported its failure 2m ago, and its pod still runs. "
+        assert bench.shown("Stalled").message == f"{said}Check the training process."
+        bench.tracker.diagnosed(REF, HANG)
+        assert bench.shown("Stalled").message == f"{said}All wait."
 
 
 def test_ranks_of_a_stall_are_read_again_while_that_has_told_nothing(bench: Bench) -> None:

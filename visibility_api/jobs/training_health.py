@@ -26,6 +26,7 @@ NEVER_STALLED_S = 10.0  # nor does any annotation ask for less: most jobs have r
 STALL_INTERVALS = 4.0  # probes at least, before a run that was not seen to advance counts as stalled
 # Then its ranks are read: two minutes without an advance, and twice its longest pause.
 SUSPICIOUS_S, SUSPICIOUS_GAPS = 120.0, 2.0
+OUTLIVED_S = 120.0  # after a run has reported that it failed, while its pod goes on
 PUT_OFF = 2.0  # times as long, until a run one of whose ranks works counts as stalled
 LOOK_S = 60.0  # and half of the time that a run stands still: what its ranks have shown is as old at most
 NAMED_STALL_INTERVALS = 2.0  # the same where an annotation says after how long
@@ -43,7 +44,7 @@ def _find_stalled(record: Record, now: datetime) -> Found:
     if phase is not Phase.RUNNING or record.moved_at is None or not record.is_current:
         return "Unknown", "NotJudged", "Only a running job with reports is evaluated."
     if record.report is not None and record.report.is_final:
-        return "False", "Finished", "The run has reported its end."
+        return _find_outlived(record, record.report, now)
     if record.pace.position is None:
         return "Unknown", "NotJudged", "The reports contain no step, percentage or epoch."
     if not is_running(record.job):
@@ -65,11 +66,26 @@ def _find_stalled(record: Record, now: datetime) -> Found:
         f"No advance for {describe_age(still)}{within}; the longest pause before was "
         f"{describe_age(timedelta(seconds=record.pace.longest_gap_s))}."
     )
-    diagnosis = record.diagnosis
-    says = "Check the training process."
-    if diagnosis is not None and diagnosis.at >= record.moved_at:
-        says = join_sentences(diagnosis.message, diagnosis.hint)
-    return "True", STALLED, join_sentences(f"{message} {says}", evidence if shows == IDLE else "")
+    says = f"{message} {_say_diagnosis(record)}"
+    return "True", STALLED, join_sentences(says, evidence if shows == IDLE else "")
+
+
+def _find_outlived(record: Record, report: Progress, now: datetime) -> Found:
+    """A rank that fails may leave others behind, or a launcher: then the job neither ends nor trains."""
+    age, named_s = now - (record.reported_at or now), record.job.hints.thresholds.stalled_after_s
+    limit_s = OUTLIVED_S if named_s is None else max(named_s, NAMED_STALL_INTERVALS * record.interval_s)
+    if report.state != "failed" or age.total_seconds() <= limit_s or not is_running(record.job):
+        return "False", "Finished", "The run has reported its end."
+    message = f"The run has reported its failure {describe_age(age)} ago, and its pod still runs."
+    return "True", STALLED, f"{message} {_say_diagnosis(record)}"
+
+
+def _say_diagnosis(record: Record) -> str:
+    """Of since its last advance."""
+    diagnosis, moved_at = record.diagnosis, record.moved_at
+    if diagnosis is None or moved_at is None or diagnosis.at < moved_at:
+        return "Check the training process."
+    return join_sentences(diagnosis.message, diagnosis.hint)
 
 
 def _shown(record: Record, now: datetime) -> tuple[str, str]:
