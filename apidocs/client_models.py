@@ -15,12 +15,19 @@ from typing_extensions import TypeAliasType
 
 from visibility_api.models import v1alpha1
 from visibility_api.models.condition_types import CONDITION_TYPES
+from visibility_api.models.job_records import JobRecord
 from visibility_api.models.subresources import TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.wire import WireModel
 
 _WIDTH = 110
 # What the client reads. A document of one kind is one of all kinds without jobRef.
-_READ = (v1alpha1.TrainingJob, v1alpha1.TrainingJobSums, TrainJobProgressHistory, TrainJobLogTail)
+_READ = (
+    v1alpha1.TrainingJob,
+    v1alpha1.TrainingJobSums,
+    TrainJobProgressHistory,
+    TrainJobLogTail,
+    JobRecord,
+)
 _OPTIONAL = {("TrainingJob", "job_ref")}
 _HEAD = '''"""What the server answers. Made of its own models by `make openapi`: do not edit."""
 

@@ -9,7 +9,17 @@ from trainjob_client import kubeconfig
 from trainjob_client.connection import Connection
 from trainjob_client.deadline import within
 from trainjob_client.errors import ClientError, ConfigError, NotFoundError
-from trainjob_client.requests import ALL_KINDS, PREFIX, Answer, Call, find_resource, path_of, selection, send
+from trainjob_client.requests import (
+    ALL_KINDS,
+    PREFIX,
+    RECORDS,
+    Answer,
+    Call,
+    find_resource,
+    path_of,
+    selection,
+    send,
+)
 from trainjob_client.session import Session
 from trainjob_client.words import FAULTS
 
@@ -98,6 +108,8 @@ class Api:
         """The resource of a kind; without one that of all kinds."""
         if kind in (None, "", ALL_KINDS, "tjs", "trainingjob"):
             return ALL_KINDS
+        if kind in (RECORDS, "jobrecord", "jrec"):
+            return RECORDS
         if kind in ("trainjob", "trainjobs", "tjp"):
             return "trainjobs"
         if not self._discovered:
@@ -119,11 +131,11 @@ class Api:
         """The job that a word means: NAME, KIND/NAME, or RESOURCE.NAME as lists of all kinds have it."""
         kind, slash, name = word.partition("/")
         if slash:
-            return self._get(Place(self.plural(kind), self.namespace, name))
+            return self.get(Place(self.plural(kind), self.namespace, name))
         if self.flags.get("kind"):
-            return self._get(Place(self.plural(self.flags["kind"]), self.namespace, word))
+            return self.get(Place(self.plural(self.flags["kind"]), self.namespace, word))
         try:
-            return self._get(Place("trainjobs", self.namespace, word))
+            return self.get(Place("trainjobs", self.namespace, word))
         except NotFoundError as missing:
             items = self.read(path_of(ALL_KINDS, self.namespace))["items"]
             found = [
@@ -136,10 +148,14 @@ class Api:
                 raise UsageError(f"{word} is the name of several jobs; say which one: {names}") from missing
             if not found:
                 raise
-            return self._get(found[0])
+            return self.get(found[0])
 
-    def _get(self, place: Place) -> Tuple[Place, Dict[str, Any]]:
-        return place, self.read(path_of(place.resource, place.namespace, place.name))
+    def get(self, place: Place) -> Tuple[Place, Dict[str, Any]]:
+        """Of a record the last document that there was of its job."""
+        document: Dict[str, Any] = self.read(path_of(place.resource, place.namespace, place.name))
+        if place.resource == RECORDS:
+            document["status"] = document["progress"]
+        return place, document
 
     def below(self, place: Place, subresource: str) -> str:
         """The path of a job's history or log-tail."""

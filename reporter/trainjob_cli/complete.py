@@ -46,7 +46,7 @@ def _names(previous: str, command: str, rest: Sequence[str]) -> List[str]:
     from trainjob_client.requests import PREFIX
 
     from .api import Api
-    from .listing import fetch
+    from .listing import pages
 
     flags = _flags(command, rest)
     if previous == "--context":
@@ -57,7 +57,7 @@ def _names(previous: str, command: str, rest: Sequence[str]) -> List[str]:
         return [each["metadata"]["name"] for each in items]
     if previous in ("-k", "--kind"):
         return [each["name"] for each in api.read(PREFIX)["resources"] if "/" not in each["name"]]
-    return [row["NAME"] for row in fetch(api)[0]] if command in _JOBS else []
+    return [row["NAME"] for rows, _, _ in pages(api) for row in rows] if command in _JOBS else []
 
 
 def _flags(command: str, rest: Sequence[str]) -> "dict[str, Any]":

@@ -16,7 +16,7 @@ from trainjob_client.requests import JSON, path_of
 from trainjob_client.watching import Event, Item, Key, Watching, key_of
 
 from .api import TABLE, Api, Place, UsageError
-from .listing import Row, heads_of, hidden_of, names_of, read_row, render
+from .listing import Lines, Row, heads_of, hidden_of, names_of, read_row
 from .showing import show
 from .terminal import cut, harmless, terminal
 
@@ -83,7 +83,7 @@ def follow(api: Api, output: str) -> int:
 def _print(api: Api, feed: Feed, output: str) -> None:
     """A line for each job, then one for each that has changed by more than its ages."""
     told: Dict[Key, Row] = {}
-    is_first = True
+    lines: Optional[Lines] = None
     while True:
         news: List[Row] = []
         for event in feed.news():
@@ -94,16 +94,12 @@ def _print(api: Api, feed: Feed, output: str) -> None:
             elif told.get(key) != lasting:
                 told[key] = lasting
                 news.append(row)
-        if not news:
-            continue
-        if output == "name":
-            lines = names_of(api, news)
-        else:
+        if news and output == "name":
+            print(*names_of(api, news), sep="\n", flush=True)
+        elif news:
             hidden = hidden_of(feed.watching.columns)
-            lines = render(news, hidden, terminal(), api.flags, is_wide=output == "wide")
-            lines = lines if is_first or api.flags.get("no_headers") else lines[1:]
-        print("\n".join(lines), flush=True)
-        is_first = False
+            lines = lines or Lines(terminal(), api.flags, hidden, is_wide=output == "wide")
+            print(*lines.of(news, has_more=True), sep="\n", flush=True)
 
 
 def _draw(api: Api, feed: Feed, *, is_wide: bool) -> None:
@@ -122,11 +118,12 @@ def _draw(api: Api, feed: Feed, *, is_wide: bool) -> None:
             first = [held[key] for key in sorted(held)[:room]]
             heads, hidden = heads_of(feed.watching.columns), hidden_of(feed.watching.columns)
             rows = [_aged(read_row(item, heads), now - since) for item, since in first]
-            drawn = render(rows, hidden, shown, api.flags, is_wide=is_wide) if rows else ["No jobs."]
+            lines = Lines(shown, api.flags, hidden, is_wide=is_wide)
+            drawn = lines.of(rows) if rows else ["No jobs."]
             if len(held) > room:
                 drawn[room:] = [f"and {len(held) - room + 1} more"]
-            lines = [*drawn, cut(harmless(feed.trouble), (shown.width or 80) - 1)]
-            text = "\n".join(f"{line}\x1b[K" for line in lines[: shown.height])
+            drawn.append(cut(harmless(feed.trouble), (shown.width or 80) - 1))
+            text = "\n".join(f"{line}\x1b[K" for line in drawn[: shown.height])
             sys.stdout.write(f"\x1b[H{text}\x1b[J")
             sys.stdout.flush()
             time.sleep(_PAUSE_S)

@@ -143,14 +143,39 @@ def top(api: Api, by: str, window: str, output: Optional[str]) -> int:
 
 @commands.command()
 @click.argument("first")
-@click.argument("second")
+@click.argument("others", nargs=-1, required=True, metavar="OTHER...")
 @kubectl_flags
-def compare(api: Api, first: str, second: str) -> int:
-    """Two jobs beside each other, and their loss at the same steps."""
-    from .showing import compare as print_both
+def compare(api: Api, first: str, others: Tuple[str, ...]) -> int:
+    """Jobs beside each other, and their loss at the same steps. A job of the past is jrec/NAME."""
+    from .showing import compare as print_all
 
-    print_both(api, api.find(first), api.find(second))
+    print_all(api, [api.find(each) for each in (first, *others)])
     return 0
+
+
+@commands.command()
+@click.argument("job", required=False)
+@click.option("-m", "--metric", metavar="NAME", help="Its best value in each run; default for a JOB: a loss.")
+@click.option("--since", metavar="TIME", default="", help="Ended since a time, or a duration before now.")
+@click.option("--until", metavar="TIME", default="", help="Ended until then.")
+@click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Another form.")
+@click.option("--no-headers", is_flag=True, help="Without the heads of columns.")
+@kubectl_flags
+def records(
+    api: Api,
+    job: Optional[str],
+    metric: Optional[str],
+    since: str,
+    until: str,
+    output: Optional[str],
+    no_headers: bool,
+) -> int:
+    """Jobs of the past, also those that are gone. With a JOB or -m its runs side by side."""
+    from .records import records as print_records
+
+    api.flags["no_headers"] = no_headers
+    times = [(key, value) for key, value in (("since", since), ("until", until)) if value]
+    return print_records(api, job, metric, output or "", *times)
 
 
 @commands.command()

@@ -187,11 +187,11 @@ def draw(history: Dict[str, Any], name: str, shown: Terminal, height: int = 8) -
     return [shown.paint(title, BOLD), *curve(points, min(shown.width or 80, 100), height, shown)]
 
 
-def compare(api: Api, first: Tuple[Place, Dict[str, Any]], second: Tuple[Place, Dict[str, Any]]) -> None:
-    """Two jobs: each fact in a row, and the loss at the same steps."""
+def compare(api: Api, jobs: Sequence[Tuple[Place, Dict[str, Any]]]) -> None:
+    """Each fact in a row, a job in a column, and the loss at the same steps."""
     shown = terminal()
-    rows = [["", *(str(place) for place, _ in (first, second))]]
-    documents = [document for _, document in (first, second)]
+    rows = [["", *(str(place) for place, _ in jobs)]]
+    documents = [document for _, document in jobs]
     rows.append(["Phase", *(each["status"]["phase"] for each in documents)])
     progress = [each["status"].get("progressPercentage") for each in documents]
     rows.append(["Progress", *("" if each is None else f"{each}%" for each in progress)])
@@ -199,21 +199,24 @@ def compare(api: Api, first: Tuple[Place, Dict[str, Any]], second: Tuple[Place, 
     rows += [[name, *(each[name] for each in facts)] for name in facts[0] if name != "Metrics"]
     shares = [dig(each, "status", "goodput", "whole", "percentage") for each in documents]
     rows.append(["Goodput", *("" if each is None else f"{each:.0f}%" for each in shares)])
+    failures = [dig(each, "status", "failure") or {} for each in documents]
+    causes = [each.get("class") or each.get("reason") or "" for each in failures]
+    rows.append(["Cause", *map(harmless, causes)])
     metrics = [metrics_of(each) for each in documents]
     rows += [
         [harmless(name), *(number(each[name]) if name in each else "" for each in metrics)]
-        for name in dict.fromkeys([*metrics[0], *metrics[1]])
+        for name in dict.fromkeys(name for each in metrics for name in each)
     ]
-    rows += _at_same_steps(api, first[0], second[0])
+    rows += _at_same_steps(api, [place for place, _ in jobs])
     for line in columns([row for row in rows if any(row[1:])]):
         print(line if shown.width is None else line[: shown.width])
 
 
-def _at_same_steps(api: Api, first: Place, second: Place) -> List[List[str]]:
-    """The loss of both at a quarter, half, three quarters and all of what both have done."""
-    histories = [history_of(api, each) for each in (first, second)]
+def _at_same_steps(api: Api, places: Sequence[Place]) -> List[List[str]]:
+    """The loss of each at a quarter, half, three quarters and all of what all have done; and its least."""
+    histories = [history_of(api, each) for each in places]
     names = [list(dict.fromkeys(each["metric"] for each in found["series"])) for found in histories]
-    name = loss_of([each for each in names[0] if each in names[1]])
+    name = loss_of([each for each in names[0] if all(each in others for others in names)])
     if name is None:
         return []
     courses = [sorted(points_of(found, name)) for found in histories]
@@ -225,4 +228,4 @@ def _at_same_steps(api: Api, first: Place, second: Place) -> List[List[str]]:
         at = [[y for x, y in course if x <= step] for course in courses]
         if all(at):
             rows.append([f"{harmless(name)} at {step}", *(number(each[-1]) for each in at)])
-    return rows
+    return [*rows, [f"Least {harmless(name)}", *(number(min(y for _, y in course)) for course in courses)]]

@@ -11,6 +11,7 @@ from typing import List, Optional, Sequence, TextIO, Tuple
 
 RED, GREEN, YELLOW, BLUE, DIM, BOLD = "31", "32", "33", "34", "2", "1"
 _PHASES = {"Running": BLUE, "Succeeded": GREEN, "Failed": RED, "Suspended": DIM, "Pending": DIM}
+_GAP = 3  # between columns
 _BRAILLE = (
     (0x01, 0x08),
     (0x02, 0x10),
@@ -101,10 +102,12 @@ def wrap(text: str, width: Optional[int], indent: str = "") -> str:
     )
 
 
-def columns(rows: Sequence[Sequence[str]], gap: int = 3) -> List[str]:
-    """Lines, each column as wide as its widest cell, as kubectl prints them."""
+def columns(rows: Sequence[Sequence[str]], widths: Optional[List[int]] = None) -> List[str]:
+    """Lines, each column as wide as its widest cell, as kubectl prints them. `widths` grows with the rows."""
     measure = len if all("".join(row).isascii() for row in rows) else cells_of
-    widths = [max(map(measure, column)) + gap for column in zip(*rows)] if rows else []
+    widths = [] if widths is None else widths
+    found = [max(map(measure, column)) + _GAP for column in zip(*rows)] if rows else []
+    widths[:] = map(max, found, widths or found)
     if measure is len:
         return ["".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return [

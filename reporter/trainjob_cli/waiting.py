@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Dict, Tuple
 
 from trainjob_client.errors import ClientError
-from trainjob_client.requests import is_transient, path_of
+from trainjob_client.requests import is_transient
 from trainjob_client.words import CONDITION_TYPES, PHASES
 
 from .api import Api, Place, UsageError, dig, metrics_of
@@ -102,7 +102,7 @@ def _follow(api: Api, place: Place, job: Dict[str, Any], holds: Holds, end: floa
             return TIMED_OUT, f"timed out waiting for the condition on {place}"
         time.sleep(min(_INTERVAL_S, left))
         try:
-            job = api.read(path_of(place.resource, place.namespace, place.name))
+            job = api.get(place)[1]
         except ClientError as error:
             if not is_transient(error):  # a long wait outlives a restart of the server
                 raise

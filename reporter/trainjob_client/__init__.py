@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from .history import JobHistory
     from .jobs import Job, JobEvent
+    from .records import JobRecord, JobRecords
 
 _HOMES = {
     "ApiError": "errors",
@@ -42,6 +43,8 @@ _HOMES = {
     "JobEndedError": "errors",
     "JobEvent": "jobs",
     "JobHistory": "history",
+    "JobRecord": "records",
+    "JobRecords": "records",
     "NotFoundError": "errors",
     "UnauthorizedError": "errors",
     "UnreachableError": "errors",
@@ -58,6 +61,8 @@ __all__ = [
     "JobEndedError",
     "JobEvent",
     "JobHistory",
+    "JobRecord",
+    "JobRecords",
     "NotFoundError",
     "UnauthorizedError",
     "UnreachableError",

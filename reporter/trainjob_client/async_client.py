@@ -13,7 +13,8 @@ from .history import JobHistory
 from .jobs import Job, JobEvent
 from .models import TrainJobLogTail
 from .queries import Queries, Selector, connect, history_parameters, log_parameters
-from .requests import Answer, Pause, selection
+from .records import JobRecord, JobRecords
+from .requests import RECORDS, Answer, Pause, selection
 from .waiting import Until, Waiting
 from .watching import Watching
 
@@ -107,6 +108,29 @@ class AsyncClient:
         """See Client."""
         found = await self.get_job_log_tail(name, kind, namespace=namespace, lines=lines, previous=previous)
         return iter(found.lines)
+
+    async def list_job_records(
+        self,
+        *,
+        namespace: Optional[str] = None,
+        all_namespaces: bool = False,
+        label_selector: Selector = None,
+        field_selector: Optional[str] = None,
+        since: Optional[str] = None,
+        until: Optional[str] = None,
+    ) -> JobRecords:
+        """See Client."""
+        flow = self._queries.records(namespace, all_namespaces, label_selector, field_selector, since, until)
+        return await self._session.run(flow)
+
+    async def get_job_record(self, name: str, *, namespace: Optional[str] = None) -> JobRecord:
+        """See Client."""
+        return await self._session.run(self._queries.record(name, namespace))
+
+    async def get_job_record_history(self, name: str, *, namespace: Optional[str] = None) -> JobHistory:
+        """See Client."""
+        found = await self._session.run(self._queries.one(RECORDS, namespace, name, "history"))
+        return JobHistory.model_validate(found)
 
     async def wait_for_job_status(
         self,

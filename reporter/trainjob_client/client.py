@@ -10,7 +10,8 @@ from .history import JobHistory
 from .jobs import Job, JobEvent
 from .models import TrainJobLogTail
 from .queries import Queries, Selector, connect, history_parameters, log_parameters
-from .requests import selection
+from .records import JobRecord, JobRecords
+from .requests import RECORDS, selection
 from .session import Session
 from .waiting import Until, Waiting
 from .watching import Watching
@@ -110,6 +111,29 @@ class Client:
         return iter(
             self.get_job_log_tail(name, kind, namespace=namespace, lines=lines, previous=previous).lines
         )
+
+    def list_job_records(
+        self,
+        *,
+        namespace: Optional[str] = None,
+        all_namespaces: bool = False,
+        label_selector: Selector = None,
+        field_selector: Optional[str] = None,
+        since: Optional[str] = None,
+        until: Optional[str] = None,
+    ) -> JobRecords:
+        """Jobs that have ended, also those that are gone. `since`, `until`: of their end."""
+        flow = self._queries.records(namespace, all_namespaces, label_selector, field_selector, since, until)
+        return self._session.run(flow)
+
+    def get_job_record(self, name: str, *, namespace: Optional[str] = None) -> JobRecord:
+        """One of them, with its last document as `progress`. `name` is the record's."""
+        return self._session.run(self._queries.record(name, namespace))
+
+    def get_job_record_history(self, name: str, *, namespace: Optional[str] = None) -> JobHistory:
+        """What it had reported."""
+        found = self._session.run(self._queries.one(RECORDS, namespace, name, "history"))
+        return JobHistory.model_validate(found)
 
     def wait_for_job_status(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Sequence
 
 from . import models
 from .watching import Event
@@ -57,17 +57,22 @@ class Job(models.TrainingJob):
 
     def metric(self, name: str) -> Optional[float]:
         """The last value; NaN and infinities are as reported."""
-        found = next((each.value for each in self.status.metrics or () if each.name == name), None)
-        try:
-            return None if found is None else float(found)
-        except ValueError:
-            return math.nan
+        return to_number(name, self.status.metrics)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         from .notebook import html_of
 
         return html_of(self)
+
+
+def to_number(name: str, metrics: Optional[Sequence[models.Metric]]) -> Optional[float]:
+    """The value of one of them; NaN for what is no number."""
+    found = next((each.value for each in metrics or () if each.name == name), None)
+    try:
+        return None if found is None else float(found)
+    except ValueError:
+        return math.nan
 
 
 @dataclass(frozen=True)

@@ -769,3 +769,69 @@ class TrainJobLogTail(WireModel):
 
     lines: Tuple[str, ...]
     """The oldest first; control characters are replaced by U+FFFD."""
+
+
+class RecordSummary(WireModel):
+    """What a list shows of a job that has ended."""
+
+    phase: str
+    """Succeeded or Failed, or what the job was in when it was deleted."""
+
+    deleted: Optional[bool] = None
+    """True of a job that was deleted before it had ended."""
+
+    start_time: Optional[datetime] = None
+    """When training began."""
+
+    end_time: Optional[datetime] = None
+    """When the job ended, or when it last reported if it was deleted before."""
+
+    duration_seconds: Optional[int] = None
+    """From start to end."""
+
+    attempts: Optional[int] = None
+    """How often training was started."""
+
+    progress_percentage: Optional[int] = None
+    """How far it had come."""
+
+    steps: Optional[Steps] = None
+    """Optimizer steps."""
+
+    metrics: Optional[Tuple[Metric, ...]] = None
+    """The last values of the first sixteen metrics."""
+
+    accelerators: Optional[int] = None
+    """Those of all pods together."""
+
+    accelerator_seconds: Optional[int] = None
+    """Seconds for which they were held, of all together."""
+
+    goodput_percentage: Optional[float] = None
+    """Productive time, of all in which the job was not queued."""
+
+    cause: Optional[str] = None
+    """Why it failed, in one word, such as AcceleratorOutOfMemory or OOMKilled."""
+
+
+class JobRecord(WireModel):
+    """A job of the past: what was known of it when it ended or was deleted."""
+
+    kind: str = "JobRecord"
+    """Always JobRecord."""
+
+    api_version: str = "visibility.trainer.kubeflow.org/v1alpha1"
+    """Always visibility.trainer.kubeflow.org/v1alpha1."""
+
+    metadata: ObjectMeta
+    """The name is that of the job, a dash and the beginning of its uid. Namespace, uid, labels and creation
+    time are those of the job."""
+
+    job_ref: JobReference
+    """The job that it was."""
+
+    summary: RecordSummary
+    """What lists show."""
+
+    progress: Optional[ProgressStatus] = None
+    """The status of the job's last document. Absent in lists."""

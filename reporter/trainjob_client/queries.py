@@ -11,9 +11,11 @@ from .connection import Connection
 from .deadline import within
 from .errors import ApiError, UnreachableError
 from .jobs import Job
+from .records import JobRecord, JobRecords
 from .requests import (
     ALL_KINDS,
     PREFIX,
+    RECORDS,
     Call,
     Flow,
     Pause,
@@ -33,7 +35,8 @@ class Queries:
 
     def __init__(self, connection: Connection, namespace: Optional[str]) -> None:
         self.namespace = namespace or connection.context.namespace
-        self._plurals = {"trainjobs": "trainjobs", "TrainJob": "trainjobs", ALL_KINDS: ALL_KINDS}
+        self._plurals = {"trainjobs": "trainjobs", "TrainJob": "trainjobs"}
+        self._plurals.update({each: each for each in (ALL_KINDS, RECORDS)})
 
     def place(self, namespace: Optional[str]) -> str:
         return namespace or self.namespace
@@ -72,6 +75,29 @@ class Queries:
 
     def get(self, name: str, kind: str, namespace: Optional[str]) -> Flow[Job]:
         return Job.model_validate((yield from self.one(kind, namespace, name)))
+
+    def records(
+        self,
+        namespace: Optional[str],
+        everywhere: bool,
+        labels: Selector,
+        fields: Optional[str],
+        since: Optional[str],
+        until: Optional[str],
+    ) -> Flow[JobRecords]:
+        path = path_of(RECORDS, None if everywhere else self.place(namespace))
+        times = [(key, value) for key, value in (("since", since), ("until", until)) if value]
+        chosen, found, token = [*selection(labels, fields), *times], JobRecords(), ""
+        while True:
+            more = [("continue", token)] if token else []
+            document = (yield from send(Call(path, [*chosen, *more]))).json()
+            found += [JobRecord.model_validate(each) for each in document["items"]]
+            token = document["metadata"].get("continue")
+            if not token:
+                return found
+
+    def record(self, name: str, namespace: Optional[str]) -> Flow[JobRecord]:
+        return JobRecord.model_validate((yield from self.one(RECORDS, namespace, name)))
 
     def wait(
         self,

@@ -18,6 +18,7 @@ GROUP = "visibility.trainer.kubeflow.org"
 PREFIX = f"/apis/{GROUP}/v1alpha1"
 JSON = "application/json"
 ALL_KINDS = "trainingjobs"
+RECORDS = "jobrecords"
 
 RETRIES = 5  # after the first try
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 30.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import COMPONENTS, path_of, read_manifests
 from tests.e2e.processes import wait_until
 from tests.e2e.scripts import ENDING, REPORTING
+from tests.e2e.test_terminal import plugin
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace
+from trainjob_client import Client
 
 
 @pytest.fixture
@@ -68,6 +71,20 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
         path = f"{PREFIX}/namespaces/{workspace.name}/jobrecords/{runs['metadata']['name']}"
         history = workspace.alice.api.get(f"{path}/history")
         assert {each["metric"] for each in history["series"]} >= {"loss"}
+        side_by_side = plugin(workspace.alice, "records", "runs", "-n", workspace.name).stdout.split()
+        assert side_by_side[:5] == ["NAME", "PHASE", "PROGRESS", "BEST", "LOSS"]
+        assert runs["metadata"]["name"] in side_by_side
+        words = ("compare", f"jrec/{name}", f"jrec/{runs['metadata']['name']}", "-n", workspace.name)
+        compared = plugin(workspace.alice, *words)
+        assert re.search(r"Phase +Failed", compared.stdout), compared
+        with Client(workspace.name, workspace.alice.kubeconfig) as client:
+            found = {each.job: each for each in client.list_job_records(since="1h")}
+            assert (found["fails"].phase, found["fails"].summary.cause) == (
+                "Failed",
+                record["summary"]["cause"],
+            )
+            assert client.get_job_record(name).progress.failure.exit_code == 3  # type: ignore[union-attr]
+            assert "loss" in client.get_job_record_history(found["runs"].name).metrics
         refused = workspace.bob.kubectl("get", "jobrecords", "-n", workspace.name)
         assert "Forbidden" in refused.stderr
         told = workspace.alice.kubectl("delete", "jobrecord", name, "-n", workspace.name)

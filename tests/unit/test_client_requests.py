@@ -28,6 +28,8 @@ from trainjob_client import (
     Job,
     JobEndedError,
     JobHistory,
+    JobRecord,
+    JobRecords,
     NotFoundError,
     UnreachableError,
 )
@@ -185,10 +187,22 @@ def test_every_name_of_a_kind_leads_to_its_resource(name: str) -> None:
     assert find_resource(name, DISCOVERED) == "pytorchjobs"
 
 
+RECORD = {
+    "metadata": {"name": "bert-u", "namespace": "team-a", "uid": "u", "resourceVersion": "1"},
+    "jobRef": {"kind": "TrainJob", "resource": "trainjobs", "name": "bert", "uid": "u"},
+    "summary": {"phase": "Failed", "cause": "OOMKilled", "metrics": [{"name": "loss", "value": "0.25"}]},
+}
+
+
 async def test_both_clients_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/v1alpha1"):
             return httpx.Response(200, json={"resources": DISCOVERED})
+        if request.url.path.endswith("/jobrecords"):
+            metadata = {} if "continue" in request.url.params else {"continue": "more"}
+            return httpx.Response(200, json={"items": [RECORD], "metadata": metadata})
+        if request.url.path.endswith("/jobrecords/bert-u"):
+            return httpx.Response(200, json=RECORD)
         if request.url.path.endswith("/history"):
             found: dict[str, Any] = {"attempts": [], "progress": [], "series": []}
             return httpx.Response(
@@ -212,6 +226,9 @@ async def test_both_clients_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         client.get_job_history("bert", metrics=["loss", "lr"], since="1h", max_points=50, attempt=0)
         assert list(client.get_job_logs("bert", lines=5, previous=True)) == ["a", "b"]
         client.wait_for_job_status("bert", "Running")
+        records = client.list_job_records(label_selector="a=b", since="720h")
+        assert client.get_job_record("bert-u").metric("loss") == 0.25
+        client.get_job_record_history("bert-u")
     async with AsyncClient(connection=second) as other:
         await other.list_jobs(
             label_selector="a=b", field_selector="status.phase=Running", all_namespaces=True
@@ -220,6 +237,9 @@ async def test_both_clients_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         await other.get_job_history("bert", metrics=["loss", "lr"], since="1h", max_points=50, attempt=0)
         assert list(await other.get_job_logs("bert", lines=5, previous=True)) == ["a", "b"]
         await other.wait_for_job_status("bert", {"Running"})
+        assert await other.list_job_records(label_selector="a=b", since="720h") == records
+        assert (await other.get_job_record("bert-u")).job == "bert"
+        await other.get_job_record_history("bert-u")
     asked = [str(each.url).removeprefix(f"https://example/behind/a/path{PREFIX}") for each in first.asked]
     assert asked == [
         "/trainingjobs?labelSelector=a%3Db&fieldSelector=status.phase%3DRunning",
@@ -228,7 +248,17 @@ async def test_both_clients_ask_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         "/namespaces/team-a/trainjobs/bert/history?metric=loss&metric=lr&since=1h&maxPoints=50&attempt=0",
         "/namespaces/team-a/trainjobs/bert/log-tail?lines=5&previous=true",
         "/namespaces/team-a/trainjobs/bert",
+        "/namespaces/team-a/jobrecords?labelSelector=a%3Db&since=720h",
+        "/namespaces/team-a/jobrecords?labelSelector=a%3Db&since=720h&continue=more",
+        "/namespaces/team-a/jobrecords/bert-u",
+        "/namespaces/team-a/jobrecords/bert-u/history",
     ]
+    columns = records.columns()
+    assert (columns["job"], columns["cause"], columns["metric.loss"]) == (
+        ["bert"] * 2,
+        ["OOMKilled"] * 2,
+        [0.25] * 2,
+    )
     assert [each.url for each in second.asked] == [each.url for each in first.asked]
     assert {each.headers["Authorization"] for each in (*first.asked, *second.asked)} == {"Bearer t"}
 
@@ -450,6 +480,9 @@ def test_a_history_becomes_a_data_frame_of_either_library() -> None:
         assert list(frame["metric"]) == ["loss", "lr", "loss", "epoch"]
     assert str(HISTORY.to_pandas().dtypes["step"]) == "Int64"
     assert HISTORY.to_polars()["step"].to_list() == [1, None, 2, None]
+    records = JobRecords([JobRecord.model_validate(RECORD)])
+    for frame in (records.to_pandas(), records.to_polars()):
+        assert list(frame["metric.loss"]) == [0.25]
 
 
 def test_what_a_run_says_is_escaped_in_a_notebook() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from trainjob_cli import complete, following, main as commands, terminal as drawing, waiting
 from trainjob_cli.api import UsageError
-from trainjob_cli.listing import render
+from trainjob_cli.listing import Lines
 from trainjob_cli.reading import readable
 from trainjob_cli.terminal import Terminal
 from trainjob_client.ages import later
@@ -253,12 +253,22 @@ def test_the_list_is_the_servers_table_with_what_may_be_typed_again(cluster: Clu
         ["bert", "TrainJob", "Running", "45%"],
         ["pytorchjobs.mlp", "PyTorchJob", "Failed"],
     ]
-    assert cluster.asked[-1].parameters == [("labelSelector", "team=a")]
+    assert cluster.asked[-1].parameters == [("labelSelector", "team=a"), ("limit", "500")]
     assert (
         run("-o", "name")[1].splitlines()[0] == "trainingjob.visibility.trainer.kubeflow.org/trainjobs.bert"
     )
     assert "NAME" not in run("--no-headers")[1]
     assert "MESSAGE" in run("-o", "wide")[1]
+
+
+def test_a_long_list_begins_with_a_small_page_and_its_columns_only_grow(cluster: Cluster, run: Run) -> None:
+    first, second, third = (table(("a" * size, "TrainJob", "Running", "45%")) for size in (6, 3, 9))
+    first["metadata"]["continue"] = second["metadata"]["continue"] = "there"
+    cluster.answers[f"{TEAM}/trainingjobs"] = [first, second, third]
+    out = run()[1].splitlines()
+    assert [line.index("TrainJob") for line in out[1:]] == [9, 9, 12]
+    assert [call.parameters for call in cluster.asked] == [[("limit", "500")], *[[("continue", "there")]] * 2]
+    assert [line.split()[0] for line in out] == ["NAME", "aaaaaa", "aaa", "aaaaaaaaa"]
 
 
 def test_a_server_and_a_token_need_no_kubeconfig(
@@ -311,7 +321,7 @@ ROWS = [
 )
 def test_what_a_terminal_is_too_narrow_for_is_left_out(width: int, heads: str) -> None:
     shown = Terminal(is_terminal=True, has_blocks=True, width=width)
-    lines = render(ROWS, {"REASON", "MESSAGE"}, shown, {}, is_wide=False)
+    lines = Lines(shown, {}, {"REASON", "MESSAGE"}, is_wide=False).of(ROWS)
     assert lines[0].split() == heads.split()
     assert max(map(drawing.cells_of, lines)) <= width
 
@@ -319,7 +329,7 @@ def test_what_a_terminal_is_too_narrow_for_is_left_out(width: int, heads: str) -
 def test_jobs_without_a_percentage_are_listed_without_bars() -> None:
     rows = [{**row, "PROGRESS": ""} for row in ROWS]
     shown = Terminal(is_terminal=True, has_blocks=True, width=200)
-    lines = render(rows, {"REASON", "MESSAGE"}, shown, {}, is_wide=False)
+    lines = Lines(shown, {}, {"REASON", "MESSAGE"}, is_wide=False).of(rows)
     assert "PROGRESS" not in lines[0]
     assert len(lines) == 3
 
@@ -517,6 +527,48 @@ def test_two_jobs_are_compared_at_the_same_steps(cluster: Cluster, run: Run) -> 
     assert ["loss", "0.5", "0.7"] in rows
     assert ["loss at 25", "0.5", "0.7"] in rows
     assert ["loss at 100", "0.5", "0.7"] in rows
+
+
+def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_of_their_end(
+    cluster: Cluster, run: Run
+) -> None:
+    def record(uid: str, name: str, phase: str, **more: Any) -> dict[str, Any]:
+        metadata = {"name": f"{name}-{uid}", "namespace": "team-a", "uid": uid, "resourceVersion": "1"}
+        series = {"metric": "loss", "steps": [1, 2, 3], "times": [1, 2, 3], "values": ["3", uid, "NaN"]}
+        cluster.answers[f"{TEAM}/jobrecords/{name}-{uid}/history"] = {"series": [series]}
+        ref = {"kind": "TrainJob", "resource": "trainjobs", "name": name, "uid": uid}
+        return {"metadata": metadata, "jobRef": ref, "summary": {"phase": phase, **more}}
+
+    failed = record("1", "bert", "Failed", cause="OOMKilled", durationSeconds=7500, goodputPercentage=88.2)
+    done = record("2", "bert", "Succeeded", progressPercentage=100, attempts=2)
+    pages = [
+        {"items": [failed, record("9", "gpt", "Failed")], "metadata": {"continue": "more"}},
+        {"items": [done], "metadata": {}},
+    ]
+    cluster.answers[f"{TEAM}/jobrecords"] = [*pages, *pages]
+    code, out, _ = run("records", "bert", "--since", "720h", "-l", "team=a")
+    assert code == 0
+    heads, *rows = [re.split(r"  +", line) for line in out.splitlines()]
+    assert heads == ["NAME", "PHASE", "PROGRESS", "BEST LOSS", *heads[4:]]
+    assert heads[4:] == ["STEP", "DURATION", "GOODPUT", "ATTEMPTS", "CAUSE", "ENDED"]
+    assert rows == [
+        ["bert-1", "Failed", "1", "125m", "88%", "OOMKilled"],
+        ["bert-2", "Succeeded", "100%", "2", "2"],
+    ]
+    assert cluster.asked[0].parameters == [("labelSelector", "team=a"), ("since", "720h")]
+    assert json.loads(run("records", "bert", "-o", "json")[1])["items"] == [failed, done]
+    cluster.answers[f"{TEAM}/jobrecords"] = table(("bert-1", "TrainJob", "Failed", "45%"))
+    name = "jobrecord.visibility.trainer.kubeflow.org/bert-1\n"
+    assert run("records", "-o", "name", "--until", "1h")[1] == name
+    assert cluster.asked[-1].parameters == [("until", "1h"), ("limit", "500")]
+    whole = {**failed, "progress": {"phase": "Failed", "failure": {"class": "AcceleratorOutOfMemory"}}}
+    cluster.answers[f"{TEAM}/jobrecords/bert-1"] = whole
+    cluster.answers[f"{TEAM}/jobrecords/bert-2"] = {**done, "progress": {"phase": "Succeeded"}}
+    rows = [re.split(r"  +", line) for line in run("compare", "jrec/bert-1", "jrec/bert-2")[1].splitlines()]
+    assert ["Phase", "Failed", "Succeeded"] in rows
+    assert ["Least loss", "1", "2"] in rows
+    assert ["Cause", "AcceleratorOutOfMemory"] in rows
+    assert run("wait", "jrec/bert-1", "--until", "ended")[0] == 0
 
 
 @pytest.mark.parametrize(

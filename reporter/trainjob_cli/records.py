@@ -1,0 +1,92 @@
+"""Jobs of the past, from the server's archive: as a list, or runs side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import datetime, timezone
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from trainjob_client.ages import duration
+from trainjob_client.requests import RECORDS
+
+from .api import Api, Place, dig
+from .listing import Lines, print_list
+from .showing import history_of, loss_of, number, points_of
+from .terminal import harmless, terminal
+
+MAX_RUNS = 100  # side by side: the history of each is read
+_LESS_IS_BETTER = re.compile(r"loss|perplexity|ppl|err|wer|mse|mae", re.IGNORECASE)
+
+
+def records(api: Api, job: Optional[str], metric: Optional[str], output: str, *times: Tuple[str, str]) -> int:
+    """The exit code. With a job or a metric: the runs of that name, each with its best value."""
+    api.flags["kind"] = RECORDS
+    if not job and not metric:
+        return print_list(api, output, *times)
+    runs = [
+        each for each in _all(api, times) if job in (None, each["jobRef"]["name"], each["metadata"]["name"])
+    ]
+    if output == "json":
+        print(json.dumps({"kind": "JobRecordList", "items": runs}, indent=4, ensure_ascii=False))
+        return 0
+    if not runs:
+        print(f"No records found of {job or 'jobs'}.", file=sys.stderr)
+        return 0
+    if len(runs) > MAX_RUNS:
+        print(f"These are the latest {MAX_RUNS} of {len(runs)}.", file=sys.stderr)
+    lines = Lines(terminal(), api.flags, set(), is_wide=output == "wide")
+    print(*lines.of(_side_by_side(api, runs[:MAX_RUNS], metric)), sep="\n")
+    return 0
+
+
+def _all(api: Api, times: Sequence[Tuple[str, str]]) -> Iterator[Dict[str, Any]]:
+    token = ""
+    while True:
+        more = [("continue", token)] if token else []
+        found = api.read(api.list_path(), [*api.selection(), *times, *more])
+        yield from found["items"]
+        token = found["metadata"].get("continue")
+        if not token:
+            return
+
+
+def _side_by_side(api: Api, runs: Sequence[Dict[str, Any]], metric: Optional[str]) -> List[Dict[str, str]]:
+    rows = []
+    for run in runs:
+        metadata, summary = run["metadata"], run["summary"]
+        history = history_of(api, Place(RECORDS, metadata["namespace"], metadata["name"]))
+        metric = metric or loss_of(list(dict.fromkeys(each["metric"] for each in history["series"])))
+        share, took, percent = (
+            summary.get(each) for each in ("goodputPercentage", "durationSeconds", "progressPercentage")
+        )
+        rows.append(
+            {
+                "NAMESPACE": metadata["namespace"],
+                "NAME": metadata["name"],
+                "PHASE": summary["phase"],
+                "PROGRESS": "" if percent is None else f"{percent}%",
+                "best": _best(points_of(history, metric), metric) if metric else "",
+                "STEP": str(dig(summary, "steps", "current") or ""),
+                "DURATION": "" if took is None else duration(took),
+                "GOODPUT": "" if share is None else f"{share:.0f}%",
+                "ATTEMPTS": str(summary.get("attempts") or ""),
+                "CAUSE": harmless(summary.get("cause") or ""),
+                "ENDED": _since(summary.get("endTime")),
+            }
+        )
+    head = f"BEST {harmless(metric or 'METRIC').upper()}"
+    return [{head if key == "best" else key: value for key, value in row.items()} for row in rows]
+
+
+def _best(points: Sequence[Tuple[float, float]], metric: str) -> str:
+    values = [value for _, value in points]
+    return number(min(values) if _LESS_IS_BETTER.search(metric) else max(values)) if values else ""
+
+
+def _since(time: Optional[str]) -> str:
+    if time is None:
+        return ""
+    moment = datetime.fromisoformat(time.replace("Z", "+00:00"))
+    return duration((datetime.now(timezone.utc) - moment).total_seconds())
