@@ -17,7 +17,7 @@ from hypothesis import Phase, example, given, settings, strategies as st
 from tests.jobs import T0
 from tests.past import add, progress
 from visibility_api.history import job_history as subject
-from visibility_api.history.attempt import PROGRESS
+from visibility_api.history.attempt import PROGRESS, Attempt
 from visibility_api.history.job_history import ROOM_BYTES, JobHistory, restore
 from visibility_api.history.view import HistoryView, Selection, select
 from visibility_api.reports.document import Point
@@ -131,6 +131,24 @@ def test_few_metrics_have_more_points_and_many_have_some(metrics: int) -> None:
 
 
 # --- hostile reports
+
+
+@pytest.mark.parametrize(("metrics", "rows"), [(1, 256), (20, 100), (64, 32)])
+def test_room_for_points_that_come_together_is_made_once(
+    metrics: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push with as many as are read would keep the event loop for 20 ms, if each made room for itself."""
+    history, shrunk = lasting(200, metrics), Counter[str]()
+    shrink = Attempt.shrink
+    monkeypatch.setattr(Attempt, "shrink", lambda of, by_bytes: (shrunk.update("s"), shrink(of, by_bytes))[1])
+    values = tuple([(f"metric_{n}", "0.5") for n in range(metrics)])
+    points = [
+        Point(timestamp=T0 + timedelta(seconds=3000 + each / 100), step=2000 + each, metrics=values)
+        for each in range(rows)
+    ]
+    add(history, progress(3015, 9000, metrics=dict.fromkeys(dict(values), 0.5)), points=points)
+    assert size_of(history) <= ROOM_BYTES
+    assert 1 <= shrunk.total() <= 3
 
 
 def test_ever_new_names_displace_no_series_and_take_no_memory() -> None:

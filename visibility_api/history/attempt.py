@@ -96,9 +96,11 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
 
     # --- bounds
 
-    def shrink(self) -> bool:
-        """Thin it to three quarters of its points; False when it is as thin as can be, by then."""
-        most = sum(map(len, self.series.values())) * 3 // 4
+    def shrink(self, by_bytes: int = 0) -> bool:
+        """Thin it to three quarters of its points, and by so many bytes; False when it is as thin as can be,
+        by then."""
+        held = sum(map(len, self.series.values()))
+        most = min(held * 3 // 4, max(held // 8, held - by_bytes))
         if len(self.series) > MAX_SERIES + 1:
             self.drop_series(MAX_SERIES)
         span_ms = self.last_ms - self.first_ms
@@ -112,7 +114,7 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
             if self.width_ms > span_ms + 1 and left == before:
                 return False
             if self.width_ms:
-                self.width_ms *= WIDER
+                self.width_ms *= WIDER ** (2 if left > 2 * most else 1)
             else:
                 longest = max(map(len, self.series.values())) // _POINT.size
                 self.width_ms = max(1.0, 2 * span_ms / longest)

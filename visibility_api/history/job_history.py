@@ -94,14 +94,15 @@ class JobHistory:
             step = NO_STEP if point.step is None else float(point.step)
             later_ms = point_ms - kept.last_ms
             if (later_ms > SAME_MS or (step > kept.last_step and later_ms >= -SAME_MS)) and point_ms <= at_ms:
-                self._put(kept, max(point_ms, kept.last_ms), step, point.epoch, point.metrics)
+                _put(kept, max(point_ms, kept.last_ms), step, point.epoch, point.metrics)
         step = NO_STEP if report.step is None else float(report.step)
         metrics = report.metrics
-        if abs(at_ms - kept.last_ms) <= SAME_MS and step == kept.last_step:
+        is_again = abs(at_ms - kept.last_ms) <= SAME_MS and step == kept.last_step
+        if is_again:
             metrics = tuple([each for each in metrics if not kept.has_last(each[0])])
-            if not metrics:
-                return
-        self._put(kept, max(float(at_ms), kept.last_ms), step, report.epoch, metrics)
+        if metrics or not is_again:
+            _put(kept, max(float(at_ms), kept.last_ms), step, report.epoch, metrics)
+        self._bound()  # once: to make room for each point by itself would take ten times as long
 
     def _begin(self, key: str) -> Attempt:
         begun = Attempt(key=key, number=self._count)
@@ -110,30 +111,17 @@ class JobHistory:
         self._bound()
         return begun
 
-    def _put(
-        self,
-        attempt: Attempt,
-        at_ms: float,
-        step: float,
-        epoch: float | None,
-        metrics: Sequence[tuple[str, str]],
-    ) -> None:
-        found = _numbers(metrics)
-        if found or step != NO_STEP or epoch is not None:
-            attempt.append(at_ms, step, epoch, found)
-            self._bound()
-
     def _bound(self) -> None:
         """Make room: thin the largest attempt, and when that is of no more use, drop the shortest."""
         attempts = self._attempts
         while len(attempts) > MAX_ATTEMPTS:
             self._drop()
         least: set[int] = set()  # numbers of those that cannot be made smaller
-        while sum([each.size_bytes() for each in attempts]) > ROOM_BYTES:
+        while (over_bytes := sum([each.size_bytes() for each in attempts]) - ROOM_BYTES) > 0:
             larger = [each for each in attempts if each.number not in least]
             if larger:
                 largest = max(larger, key=Attempt.size_bytes)
-                if not largest.shrink():
+                if not largest.shrink(over_bytes):
                     least.add(largest.number)
             elif len(attempts) > 1:
                 self._drop()
@@ -160,6 +148,14 @@ def restore(saved: bytes) -> JobHistory | None:
     history = JobHistory()
     history._attempts, history._count = found.attempts, found.count
     return history
+
+
+def _put(
+    attempt: Attempt, at_ms: float, step: float, epoch: float | None, metrics: Sequence[tuple[str, str]]
+) -> None:
+    found = _numbers(metrics)
+    if found or step != NO_STEP or epoch is not None:
+        attempt.append(at_ms, step, epoch, found)
 
 
 def _numbers(metrics: Sequence[tuple[str, str]]) -> dict[str, float]:

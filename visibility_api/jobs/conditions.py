@@ -24,19 +24,21 @@ def evaluate(record: Record, now: datetime) -> tuple[Condition, ...]:
     """All that apply; those of the record, the same tuple, where none has changed. One whose status did not
     change keeps the `since` that the record has of it."""
     held = {each.type: each for each in record.conditions}
-    found = [_evaluate(rule, held.get(rule.type), record, now) for rule in _RULES]
-    made = tuple([each for each in found if each is not None])
+    made = tuple(
+        [
+            _condition(rule, held.get(rule.type), found, record, now)
+            for rule in _RULES
+            if (found := rule.find(record, now)) is not None
+        ]
+    )
     is_same = len(made) == len(record.conditions) and all(map(operator.is_, made, record.conditions))
     return record.conditions if is_same else made
 
 
-def _evaluate(rule: Rule, old: Condition | None, record: Record, now: datetime) -> Condition | None:
-    found = rule.find(record, now)
-    if found is None:
-        return None
+def _condition(rule: Rule, old: Condition | None, found: Found, record: Record, now: datetime) -> Condition:
     status, reason, message = found
-    is_same = old is not None and found == (old.status, old.reason, old.message)
-    if is_same and not rule.is_jobs_own and reason != NOT_TRAINING:
+    is_fixed = not rule.is_jobs_own and reason != NOT_TRAINING
+    if old is not None and is_fixed and found == (old.status, old.reason, old.message):
         return old  # as nearly always
     if old is None or old.reason != reason or old.message != message:
         # Controllers' own words, names and annotations are among them.

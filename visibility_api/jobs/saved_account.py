@@ -71,11 +71,12 @@ def read_sums(saved: bytes) -> dict[int, float]:
 
 def load_account(saved: bytes) -> Account:
     """What `save_account` returned. Raises UNREADABLE_ACCOUNT for anything else."""
-    form, *numbers = _HEAD.unpack_from(saved)
     at = _HEAD.size
     account = Account(Ledger(0.0))
-    for name, value in zip(Head._fields[1:], numbers, strict=True):
-        setattr(account, name, value)
+    (
+        form, account.row_at, account.position, account.usual, account.deviation, account.pod, account.run,
+        account.mode, account.doing, account.unit, account.warm, account.fruitless, account.has_run,
+    ) = _HEAD.unpack_from(saved)  # fmt: skip
     if account.has_run:
         (account.highest,) = _BEFORE.unpack_from(saved, at)
         at += _BEFORE.size

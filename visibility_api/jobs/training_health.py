@@ -112,6 +112,8 @@ def suspicious_s(record: Record, now: datetime) -> float | None:
     if report is None or moved_at is None or report.is_final or not record.is_current:
         return None
     still_s = (now - moved_at).total_seconds()
+    if still_s <= NEVER_STALLED_S:
+        return None  # as nearly always
     if is_held(record, "Stalled", "True"):
         last = record.diagnosis
         return still_s if last is not None and last.at >= moved_at and last.is_vague else None
@@ -137,7 +139,10 @@ def stalled_after_s(record: Record, report: Progress) -> float:
 
 def is_held(record: Record, type_: str, status: str | None = None) -> bool:
     """Whether the job had this condition when it was last evaluated, with this status if one is given."""
-    return any(held.type == type_ and (status is None or held.status == status) for held in record.conditions)
+    for held in record.conditions:
+        if held.type == type_:
+            return status is None or held.status == status
+    return False
 
 
 def _find_diverged(record: Record, _now: datetime) -> Found:
