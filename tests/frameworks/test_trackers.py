@@ -130,6 +130,28 @@ def test_what_a_run_reports_is_in_the_tracker(
     assert curves.get("test_accuracy") == ([(40, 0.5)] if takes_results else None)
 
 
+def test_a_name_that_mlflow_refuses_holds_nothing_else_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("TRAINJOB_NAME", "bert")
+    monkeypatch.setenv("TRAINJOB_NAMESPACE", "team-a")
+    monkeypatch.syspath_prepend(str(ROOT / "reporter"))
+    mlflow.set_tracking_uri(f"file://{tmp_path}/mlruns")
+    point = import_module("trainjob_progress.trackers").Point
+    run = import_module("trainjob_progress.trackers.mlflow").MLflowRun(None, {})
+    long = "a" * 251
+    for step in range(1, 4):
+        values = {"loss": 1 / step, "val//loss": 2 / step, "../up": 3.0, "a:b/日本": 4.0, long: 5.0}
+        run.log([point(1000.0 + step, step, values)])
+    run.end("finished")
+    curves = read_mlflow(tmp_path)
+    assert [step for step, _ in curves["loss"]] == [step for step, _ in curves["val/loss"]] == [1, 2, 3]
+    assert sorted(curves) == ["a:b/__", "loss", "up", "val/loss"]
+    assert capfd.readouterr().err.count("does not take the metric 'aaa") == 1
+
+
 WRITERS = {
     "torch": """
 from torch.utils.tensorboard import SummaryWriter

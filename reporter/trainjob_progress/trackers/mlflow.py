@@ -7,7 +7,10 @@ from typing import Mapping, Optional, Sequence
 
 import mlflow
 from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+
+from trainjob_progress.publisher import warn
 
 from . import Point, TrackerSink, find_name, find_tags
 
@@ -23,6 +26,12 @@ def find(environ: Mapping[str, str]) -> TrackerSink:
     return TrackerSink(MLflowRun(given, environ), INTERVAL_S)
 
 
+def _clean(name: str) -> str:
+    """Names are paths in MLflow."""
+    parts = [each for each in _FOREIGN.sub("_", name).split("/") if each not in ("", ".", "..")]
+    return "/".join(parts) or "_"
+
+
 class MLflowRun:
     """A run that somebody else began is not ended."""
 
@@ -30,6 +39,7 @@ class MLflowRun:
         self._client = MlflowClient()
         self._run_id = given
         self._is_ours = given is None
+        self._refused: set[str] = set()  # names that MLflow does not take
         self._experiment = environ.get("MLFLOW_EXPERIMENT_ID"), environ.get("MLFLOW_EXPERIMENT_NAME")
 
     def log(self, points: Sequence[Point]) -> None:
@@ -37,12 +47,29 @@ class MLflowRun:
             run = self._client.create_run(self._find_experiment(), run_name=find_name(), tags=find_tags())
             self._run_id = run.info.run_id
         metrics = [
-            Metric(_FOREIGN.sub("_", name), value, int(point.unix_s * 1000), point.step)
+            Metric(_clean(name), value, int(point.unix_s * 1000), point.step)
             for point in points
             for name, value in point.values.items()
+            if _clean(name) not in self._refused
         ]
         for at in range(0, len(metrics), MAX_METRICS):
-            self._client.log_batch(self._run_id, metrics=metrics[at : at + MAX_METRICS])
+            self._log_batch(self._run_id, metrics[at : at + MAX_METRICS])
+
+    def _log_batch(self, run_id: str, metrics: Sequence[Metric]) -> None:
+        """What is refused once would be refused for ever, and all that comes after it would wait."""
+        try:
+            self._client.log_batch(run_id, metrics=metrics)
+        except MlflowException as error:
+            if error.error_code != "INVALID_PARAMETER_VALUE":
+                raise
+            if len(metrics) == 1:
+                self._refused.add(metrics[0].key)
+                warn(f"MLflow does not take the metric {metrics[0].key[:40]!r}: {str(error)[:200]}")
+                return
+            middle = len(metrics) // 2
+            for half in (metrics[:middle], metrics[middle:]):
+                if taken := [each for each in half if each.key not in self._refused]:
+                    self._log_batch(run_id, taken)
 
     def end(self, ending: Optional[str]) -> None:
         if self._is_ours and self._run_id is not None:
