@@ -17,14 +17,14 @@ from tests.canary import fail_on_leaks
 with contextlib.suppress(ImportError):  # where the frameworks are tested there is no hypothesis
     import hypothesis
 
-    # The same examples each time, so that what one run says holds for the next; HYPOTHESIS_PROFILE=search
-    # looks for new ones. No deadline, and none for making examples up: machines are shared, their times say
-    # nothing of ours.
+    # The same examples each time, so that what one run says holds for the next, and few: they find what they
+    # find at once. HYPOTHESIS_PROFILE=search looks for new ones. No deadline, and none for making examples:
+    # machines are shared, their times say nothing of ours.
     patient: dict[str, Any] = {
         "deadline": None,
         "suppress_health_check": [hypothesis.HealthCheck.too_slow],
     }
-    hypothesis.settings.register_profile("repeat", derandomize=True, **patient)
+    hypothesis.settings.register_profile("repeat", derandomize=True, max_examples=50, **patient)
     hypothesis.settings.register_profile("search", **patient)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
@@ -45,8 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # some tests start pytest without the plugin
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes a core: half of what a test takes, it waits for others."""
-    return 2 * (os.cpu_count() or 1)
+    """Three processes a core: most of what a test of a cluster takes, it waits for others."""
+    return 3 * (os.cpu_count() or 1)
 
 
 def pytest_configure() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 
 from localcluster import LocalCluster
 from localcluster.machinery.metadata import condition_is, labels_of
-from localcluster.machinery.node_agent import LogQuery
 from localcluster.machinery.status import ApiError
 from tests.service.waiting import DEADLINE_S, eventually
 
@@ -54,78 +51,12 @@ async def pods_of(cluster: LocalCluster, job: str, count: int = 1, phase: str = 
     return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
 
 
-async def _exists(path: Path) -> bool:
-    return path.exists()  # noqa: ASYNC240 - a local file, once
-
-
 async def _is_empty(directory: Path) -> bool:
     return not any(directory.iterdir())  # noqa: ASYNC240 - a local directory, once
 
 
 async def _is_gone(cluster: LocalCluster, plural: str, name: str) -> bool:
     return all(each["metadata"]["name"] != name for each in await cluster.admin.list(plural, NAMESPACE))
-
-
-async def test_a_torch_job_becomes_one_indexed_pod_per_node(cluster: LocalCluster) -> None:
-    own = {"name": "PET_MASTER_PORT", "value": "7"}
-    await start_job(cluster, "bert", FOREVER, trainer={"numNodes": 2, "env": [own]}, labels={"team": "a"})
-    first, second = await pods_of(cluster, "bert", 2)
-    job = await cluster.admin.get("trainjobs", "bert", NAMESPACE)
-    jobset = await cluster.admin.get("jobsets", "bert", NAMESPACE)
-    child = await cluster.admin.get("jobs", "bert-node-0", NAMESPACE)
-    assert jobset["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
-    assert child["metadata"]["ownerReferences"][0]["uid"] == jobset["metadata"]["uid"]
-    assert first["metadata"]["ownerReferences"][0]["uid"] == child["metadata"]["uid"]
-    assert jobset["metadata"]["labels"] == {"team": "a"}
-    assert labels_of(child)["trainer.kubeflow.org/trainjob-ancestor-step"] == "trainer"
-    assert "trainer.kubeflow.org/trainjob-ancestor-step" not in labels_of(first)
-    assert first["metadata"]["name"].startswith("bert-node-0-0-")
-    assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("bert-node-0-0", "bert")
-    assert labels_of(second)["batch.kubernetes.io/job-completion-index"] == "1"
-    assert labels_of(second)["jobset.sigs.k8s.io/job-index"] == "0"
-    assert labels_of(first)["jobset.sigs.k8s.io/jobset-uid"] == jobset["metadata"]["uid"]
-    env = first["spec"]["containers"][0]["env"]
-    assert {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"} <= {entry["name"] for entry in env}
-    assert [entry for entry in env if entry["name"] == "PET_MASTER_PORT"] == [own]
-    status = (await until(cluster, "trainjobs", "bert", lambda each: "jobsStatus" in each.get("status", {})))[
-        "status"
-    ]
-    assert status["jobsStatus"][0]["name"] == "node"
-    await until(cluster, "trainjobs", "bert", lambda each: each["status"]["jobsStatus"][0]["ready"] == 1)
-
-
-async def test_an_mpi_job_has_its_nodes_first_and_is_done_with_its_launcher(cluster: LocalCluster) -> None:
-    script = "import os, sys, time; sys.exit(0)"
-    await start_job(cluster, "mpi", script, runtime="deepspeed-distributed", trainer={"numNodes": 3})
-    await until(cluster, "trainjobs", "mpi", lambda each: condition_is(each, "Complete"))
-    jobset = await cluster.admin.get("jobsets", "mpi", NAMESPACE)
-    nodes, launcher = jobset["spec"]["replicatedJobs"]
-    assert (nodes["name"], nodes["template"]["spec"]["completions"]) == ("node", 2)
-    assert (launcher["name"], launcher["template"]["spec"]["completions"]) == ("launcher", 1)
-    assert "metadata" not in nodes["template"]
-    done = (await pods_of(cluster, "mpi", 1, "Succeeded"))[0]
-    assert done["spec"]["containers"][0]["name"] == "node"
-    await eventually(lambda: _is_gone(cluster, "jobs", "mpi-node-0"))  # sshd never ends: it is taken away
-
-
-async def test_a_killed_container_restarts_in_place_and_tells_how_it_ended(cluster: LocalCluster) -> None:
-    script = "import os, time; open(os.environ['TRAINJOB_PROGRESS_FILE'], 'x').close(); time.sleep(600)"
-    await start_job(cluster, "oom", script)
-    pod = (await pods_of(cluster, "oom"))[0]
-    root = cluster.kubelet.root(NAMESPACE, pod["metadata"]["name"], "node")
-    await eventually(lambda: _exists(root / "tmp/trainjob-progress.json"))
-    cluster.kubelet.kill(NAMESPACE, pod["metadata"]["name"], signal.SIGKILL, reason="OOMKilled")
-
-    def has_restarted(thing: Any) -> bool:
-        status = thing["status"].get("containerStatuses", [{}])[0]
-        return status.get("restartCount") == 1 and "running" in status["state"]
-
-    after = await until(cluster, "pods", pod["metadata"]["name"], has_restarted)
-    ended = after["status"]["containerStatuses"][0]["lastState"]["terminated"]
-    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
-    assert after["metadata"]["uid"] == pod["metadata"]["uid"]
-    # Opening with "x" would have failed, had the file outlived the restart: files outside volumes are gone.
-    assert after["status"]["phase"] == "Running"
 
 
 async def test_a_container_that_takes_more_memory_than_it_may_is_killed(cluster: LocalCluster) -> None:
@@ -209,60 +140,6 @@ async def test_deleting_the_train_job_ends_its_processes_gracefully(
 
 async def _says_up(cluster: LocalCluster, pod: str, container: str = "node") -> bool:
     return b"up" in await cluster.kubelet.logs(NAMESPACE, pod, container)
-
-
-async def test_volumes_bring_files_and_a_token_bound_to_the_pod(cluster: LocalCluster) -> None:
-    await cluster.admin.create(
-        "configmaps", {"metadata": {"name": "tls", "namespace": NAMESPACE}, "data": {"ca.crt": "CA"}}
-    )
-    script = (
-        "import json, os; token = open(os.environ['TOKEN']).read(); ca = open(os.environ['CA']).read(); "
-        "print(json.dumps([token.count('.'), ca, os.environ['WHO']]))"
-    )
-    projected = [
-        {"serviceAccountToken": {"path": "token", "audience": "progress", "expirationSeconds": 3600}},
-        {"configMap": {"name": "tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-    ]
-    container = {
-        "name": "node",
-        "image": "python",
-        "command": ["python", "-c", script],
-        "env": [
-            {"name": "TOKEN", "value": "/var/run/secrets/token"},
-            {"name": "CA", "value": "/var/run/secrets/ca.crt"},
-            {"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
-        "volumeMounts": [{"name": "v", "mountPath": "/var/run/secrets"}],
-    }
-    spec = {
-        "containers": [container],
-        "restartPolicy": "Never",
-        "volumes": [{"name": "v", "projected": {"sources": projected}}],
-    }
-    await cluster.admin.create("pods", {"metadata": {"name": "v", "namespace": NAMESPACE}, "spec": spec})
-    await until(cluster, "pods", "v", lambda each: each["status"]["phase"] == "Succeeded")
-    assert json.loads(await cluster.kubelet.logs(NAMESPACE, "v", "node")) == [2, "CA", "v"]
-
-
-# Exec, logs and the last message
-
-
-async def test_logs_select_by_tail_and_by_bytes_from_the_start(cluster: LocalCluster) -> None:
-    await start_job(
-        cluster,
-        "l",
-        "import sys; sys.stdout.write('one\\ntwo\\rhalf\\nthree\\n'); sys.stderr.write('x' * 40000)",
-    )
-    pod = (await pods_of(cluster, "l", 1, "Succeeded"))[0]["metadata"]["name"]
-    logs = cluster.kubelet.logs
-    whole = await logs(NAMESPACE, pod, "node")
-    assert whole.replace(b"x", b"").split() == [b"one", b"two", b"half", b"three"]
-    assert whole.count(b"x") == 40000
-    assert b"two\rhalf\n" in whole
-    assert await logs(NAMESPACE, pod, "node", LogQuery(tail_lines=0)) == b""
-    assert whole.startswith(await logs(NAMESPACE, pod, "node", LogQuery(limit_bytes=5)))
-    assert len(await logs(NAMESPACE, pod, "node", LogQuery(limit_bytes=5))) == 5
-    assert await logs(NAMESPACE, pod, "node", LogQuery(since_seconds=3600)) == whole
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ ACCEPTED = st.sampled_from(
 )
 ONCE = settings(
     phases=(Phase.generate,),
-    max_examples=30,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,

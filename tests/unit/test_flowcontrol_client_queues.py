@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Hashable
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.reviews import until
 from visibility_api.auth.review_admission import unknown_queues
@@ -156,7 +156,6 @@ async def test_whoever_comes_while_others_wait_for_their_turn_comes_after_them()
     assert len(queues) == 0
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["come", "go", "leave"]), st.integers(0, 3)), max_size=40))
 def test_no_turn_is_ever_lost_or_given_twice(moves: list[tuple[str, int]]) -> None:
     async def play() -> None:

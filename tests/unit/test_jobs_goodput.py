@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, REF, rank0
@@ -411,7 +411,6 @@ def dated(made: Bench) -> object:
     return record.reported_at, record.clock
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(0, 60))
 def test_the_kinds_sum_to_the_time_that_has_passed(seed: int, events: int, restarts_at: int) -> None:
     life = Life(seed)
@@ -447,7 +446,6 @@ def test_an_account_of_a_day_with_three_marked_kinds_takes_300_bytes_at_most() -
     assert sys.getsizeof(saved) <= 300
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.floats(0, 2e9),
     st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 20_000), st.integers(0, 11)), max_size=60),
@@ -470,7 +468,6 @@ def test_the_last_hour_and_day_are_as_they_were(began: float, spans: list[tuple[
         assert found == pytest.approx(true, abs=interval_s)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 2**32))
 def test_an_account_that_cannot_be_read_begins_anew(noise: bytes, seed: int) -> None:
     life = Life(seed % 50)

@@ -219,7 +219,7 @@ def lives(draw: st.DrawFn) -> Life:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(lives(), st.integers(0, 40), st.integers(0, 40), st.integers(1, 40))
 def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: int, again: int) -> None:
     world = World(life)
@@ -242,7 +242,7 @@ def test_whoever_sees_a_life_shows_the_same(life: Life, joins: int, restarts: in
         assert told(restarted.shown) == told(whole.shown)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives(), st.integers(0, 40), st.integers(1, 40))
 def test_reports_missed_while_a_server_was_down_change_nothing_of_those_it_reads(
     life: Life, stops: int, down: int
@@ -295,7 +295,7 @@ def facts(document: JobProgress) -> tuple[dict[str, Any], object]:
     return status, seen_at
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(lives(), st.integers(0, 40))
 def test_a_server_that_knows_nothing_of_the_past_shows_nothing_old_as_new(life: Life, starts: int) -> None:
     world = World(life)
@@ -327,7 +327,7 @@ def went_old(document: JobProgress) -> datetime:
     return fresh.since
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(lives())
 def test_at_no_moment_is_an_end_in_the_past_or_a_time_in_the_future(life: Life) -> None:
     world = World(life)
@@ -344,7 +344,7 @@ def test_at_no_moment_is_an_end_in_the_past_or_a_time_in_the_future(life: Life) 
             assert shown.remaining_s in (None, 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(lives())
 def test_at_every_moment_the_kinds_of_time_sum_to_the_whole_whatever_the_source(life: Life) -> None:
     world = World(life)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, REF, T0
@@ -155,7 +155,6 @@ def past() -> JobHistory:
     return history
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_state_or_nothing(state: bytes) -> None:
     record = Record(job=JOB, interval_s=15.0)

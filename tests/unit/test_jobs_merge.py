@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, RESTARTED, T0
@@ -308,7 +308,6 @@ def _said(shown: JobProgress) -> set[str]:
     return {f for f in fields if getattr(shown, f) is not None} | {name for name, _ in shown.metrics}
 
 
-@settings(max_examples=300)
 @given(_words)
 def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: list[tuple]) -> None:  # type: ignore[type-arg]
     bench = Bench()
@@ -327,7 +326,6 @@ def test_once_two_sources_have_spoken_nothing_that_was_shown_vanishes(words: lis
         shown = _said(bench.last)
 
 
-@settings(max_examples=200)
 @given(_words)
 def test_an_ended_attempt_changes_nothing_whatever_its_sources_report(words: list[tuple]) -> None:  # type: ignore[type-arg]
     bench = Bench()

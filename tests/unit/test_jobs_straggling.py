@@ -26,7 +26,7 @@ from visibility_api.reports.report import parse_report
 
 from .bench import Bench, at
 
-RUNS = 10  # of each sort here; python -m benchmarks.verdicts has 1,000
+RUNS = 4  # of each sort here; python -m benchmarks.verdicts has 1,000
 EVEN = [0.4, 0.41, 0.39, 0.4]
 SLOW = [0.4, 0.41, 0.39, 0.9]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from visibility_api.errors.status import Invalid
 from visibility_api.pushing.payload import Payload, read_payload
@@ -292,7 +292,6 @@ _status = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=200) | _json.map(lambda v: json.dumps(v).encode()))
 @example(b"\x00" * 65536)
 @example(b'{"a":"' + b"\\ud800" * 10_000 + b'"}')
@@ -300,7 +299,6 @@ def test_any_bytes_are_a_payload_or_a_refusal(body: bytes) -> None:
     check(body)
 
 
-@settings(max_examples=300)
 @given(_status)
 def test_any_status_is_a_payload_or_a_refusal_and_an_echo_is_taken_again(status: Any) -> None:
     check(json.dumps({"trainerStatus": status}).encode())

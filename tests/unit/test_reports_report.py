@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import asdict
 
 from visibility_api.reports.document import Progress, Refused
@@ -255,7 +255,6 @@ FOREIGN = st.dictionaries(KEYS, JSON, min_size=1).map(lambda fields: json.dumps(
 FRACTIONS = st.tuples(st.integers(), st.integers()).map(lambda pair: f"{pair[0]}/{pair[1]}".encode())
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=300) | FOREIGN | FRACTIONS)
 def test_any_bytes_become_a_bounded_document_or_a_refusal_in_our_own_words(data: bytes) -> None:
     outcome = parse_report(data)

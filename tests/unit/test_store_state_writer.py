@@ -202,7 +202,7 @@ async def test_a_directory_that_does_not_answer_delays_the_start_for_so_long_onl
     may_end = threading.Event()
     load = StateFile.load
     monkeypatch.setattr(StateFile, "load", lambda file: may_end.wait() and load(file))
-    server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, load_s=0.01))
+    server = Server(directory=tmp_path, rhythm=Rhythm(write_s=0.001, load_s=0.01, retry_s=0.01))
     assert await server.writer.load() == NOTHING
     assert server.writer.fault == "reading it does not end"
     async with server.running():

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from tests.jobs import job_ref, reported
 from visibility_api.jobs.job import JobRef, Phase
@@ -175,7 +175,6 @@ class TestRefusals:
 STEPS = st.sampled_from(["say", "end", "take", "done", "silence", "drop", "wait"])
 
 
-@settings(max_examples=200)
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3)), max_size=60))
 def test_the_latest_word_of_every_job_comes_to_its_turn_whatever_happens(
     steps: list[tuple[str, int]],

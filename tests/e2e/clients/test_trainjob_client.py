@@ -114,7 +114,7 @@ async def _collect(client: AsyncClient, resource: str | None) -> AsyncIterator[l
         await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("kind", "cuts"), [("TrainJob", 1000), (None, 100)], ids=["one kind", "all kinds"])
+@pytest.mark.parametrize(("kind", "cuts"), [("TrainJob", 150), (None, 50)], ids=["one kind", "all kinds"])
 async def test_a_watch_that_is_cut_at_random_tells_each_change_once(
     workspace: Workspace, own_jobs: QuietJobs, monkeypatch: pytest.MonkeyPatch, kind: str | None, cuts: int
 ) -> None:
