@@ -297,6 +297,26 @@ def test_groups_are_of_equal_stacks_the_largest_first() -> None:
     assert (made.read, made.others, made.unread, made.is_requested) == (64, 0, 0, True)
 
 
+def test_the_sentence_and_the_groups_count_the_same() -> None:
+    calls = ["its sleep to end", "its sleep to end", "its sleep to end", "a lock", "", "", ""]
+    busy = [False, False, False, False, True, False, False]
+    without_reporter = [
+        state(None, (), None, call=call, is_busy=is_busy, for_s=None)
+        for call, is_busy in zip(calls, busy, strict=True)
+    ]
+    made = diagnose(pods(*without_reporter), NOW)
+    assert [(each.count, each.where) for each in made.groups] == [
+        (3, "waits for its sleep to end"),
+        (2, "sleeps"),
+        (1, "waits for a lock"),
+        (1, "computes"),
+    ]
+    assert (
+        made.message
+        == "3 processes wait for their sleep to end; 2 sleep; 1 waits for a lock; 1 does something else."
+    )
+
+
 def test_no_pod_speaks_for_anothers_rank() -> None:
     liar = PodState(name="bert-node-3", index=3, ranks=(state(0, LOADER), state(3)))
     made = diagnose([*pods(state(0), state(1), state(2)), liar], NOW)

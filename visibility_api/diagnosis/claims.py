@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from visibility_api.reports.ranks import RankRow, Ranks, make_ranks
 
 from .reading import MEASURED, Device, RankState
+from .words import where_of
 
 MAX_STATES = 8192  # of all pods together
 
@@ -37,8 +38,8 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        state = self.state
-        return (state.state, state.place.where, state.call if not state.frames else "", *state.frames)
+        """What those of one group have in common: what is said of them, and their stack."""
+        return (where_of(self.state), *self.state.frames)
 
 
 def believe(pods: Sequence[PodState]) -> list[Seen]:

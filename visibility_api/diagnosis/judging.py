@@ -134,6 +134,8 @@ def _no_suspect(seen: Sequence[Seen], *, is_whole: bool) -> _Judged:
         f"{len(each)} {where_of(each[0].state) if len(each) == 1 else plural(where_of(each[0].state))}"
         for each in others[: MAX_NAMED - 1]
     ]
+    if left := sum(map(len, others[MAX_NAMED - 1 :])):
+        also.append(f"{left} {'does' if left == 1 else 'do'} something else")
     return reason, f"{'; '.join([does, *also])}.", HINTS.get(reason, ""), ()
 
 
