@@ -343,6 +343,27 @@ test("of 300 metrics those in view are drawn, and any is found and kept on top",
   );
 });
 
+test("a metric whose curve is not kept says since when it is drawn, and a run of 256 that there may be more", async () => {
+  const job = fixture.jobs.find(trains)!;
+  has(job, { m0: [range(0, 100, 1, (step) => step)] });
+  const report = (value: number) => ({
+    lastUpdatedTime: new Date(Date.now() - 1000 + value).toISOString(),
+    metrics: Array.from({ length: 256 }, (_, at) => ({ name: `m${at}`, value: String(at + value) })),
+  });
+  job.says = report(0);
+  await show(job, "?metric=m200");
+  await page
+    .getByText(/^The server keeps curves of 64 metrics of a run, and not of this one\. .* since \d\d:\d\d/)
+    .waitFor();
+  await page.getByText("The server reads 256 metrics of a run.").waitFor();
+  job.says = report(1);
+  fixture.change(job);
+  await until(
+    () => page.getByRole("img", { name: /^m200\./ }).getAttribute("aria-label"),
+    (text) => /m200: 2 points/.test(text ?? ""),
+  );
+});
+
 test("charts are sorted by name when that is asked for, numbers as numbers", async () => {
   const job = fixture.jobs.find(trains)!;
   const names = ["loss", ...Array.from({ length: 11 }, (_, at) => `layer${11 - at}`)];

@@ -57,6 +57,14 @@ test("jobs of all kinds come in one list and one watch, each with its kind", asy
   await page.getByRole("heading", { name: "No job matches" }).waitFor();
 });
 
+test("the longest name of a kind is not cut in a usual window", async () => {
+  torch.kind = "LeaderWorkerSet";
+  await show(`#/?q=${torch.name}`);
+  const cell = row(torch).locator(".of-kind");
+  await cell.getByText("LeaderWorkerSet", { exact: true }).waitFor();
+  expect(await cell.evaluate((one) => one.scrollWidth - one.clientWidth)).toBe(0);
+});
+
 test("the list is narrowed to kinds, grouped and sorted by them; kinds of one name are told apart", async () => {
   await show();
   await page.getByRole("button", { name: "Kind", exact: true }).first().click();

@@ -153,11 +153,16 @@ test("without the right to progress the counts of the document are shown, and th
 test("pods that cannot be read again say so, with their age, and those of a job made anew are not mixed in", async () => {
   const opened = await openWithClock(browser, route());
   ({ page, faults } = opened);
+  job.hasPods = [running(0, { lastReportTime: new Date(Date.now() - 5000).toISOString() })];
   await opened.waitFor("Replicas");
   await panel().scrollIntoViewIfNeeded();
   await opened.waitFor(/^As of .*, listed every 10 s while seen\.$/);
   fixture.fault = { path: /\/progress$/, code: 504 };
   await opened.waitFor(/^ ?They cannot be read again: /);
+  const table = () => page.locator(".pod-table").textContent();
+  const shown = await table();
+  await page.clock.runFor(90_000);
+  expect(await table()).toBe(shown); // as of when they were read
   await page.getByText(/^As of \d.*\./).waitFor();
   expect(await page.getByText("while seen").count()).toBe(0);
   fixture.fault = undefined;

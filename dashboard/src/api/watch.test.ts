@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 
-import { serverNow } from "./clock";
+import { beat, serverNow } from "./clock";
 import type { WatchEvent } from "./types";
 import { Watch, type Link } from "./watch";
 
@@ -147,4 +147,53 @@ test("a watch that was stopped goes on from its last version, and says as of whe
   await vi.waitFor(() => expect(asked).toHaveLength(3), PATIENCE);
   expect(asked[2]).toMatch(/watch=1.*resourceVersion=[79]/);
   watch.stop();
+});
+
+test("after a sleep nothing counts that the old connection still brings, and all is listed anew before it is live", async () => {
+  let tell: (event: unknown) => void = () => undefined;
+  const asleep = () =>
+    new Response(
+      new ReadableStream({
+        start: (controller) => {
+          tell = (event) => controller.enqueue(new TextEncoder().encode(`${JSON.stringify(event)}\n`));
+        },
+      }),
+    );
+  const asked = serve(list("7", [job("a", "1")]), asleep, list("90", []), open());
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("live"), PATIENCE);
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 60_000 });
+  tell({ type: "MODIFIED", object: job("a", "8") });
+  await vi.waitFor(() => expect(asked).toHaveLength(4), PATIENCE);
+  beat(); // as the hub does
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("live"), PATIENCE);
+  watch.stop();
+  vi.useRealTimers();
+  beat();
+  expect(seen.events).toEqual([]);
+  expect([asked[2], asked[3]]).toEqual([
+    expect.stringContaining("limit="),
+    expect.stringContaining("resourceVersion=90"),
+  ]);
+  expect(seen.states.map(({ state, wasAway }) => (wasAway ? `${state}, away` : state))).toEqual(
+    expect.arrayContaining(["connecting, away"]),
+  );
+});
+
+test("a watch that goes on after a pause lists anew: what was meanwhile is not told as if it were now", async () => {
+  const asked = serve(list("7", []), open(), list("90", []), open());
+  const { watch, seen } = follow();
+  watch.start();
+  await vi.waitFor(() => expect(seen.states.at(-1)?.state).toBe("live"), PATIENCE);
+  watch.stop();
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + 60_000 });
+  beat();
+  watch.start();
+  expect(seen.states.at(-1)).toMatchObject({ state: "connecting", wasAway: true });
+  await vi.waitFor(() => expect(asked).toHaveLength(4), PATIENCE);
+  watch.stop();
+  vi.useRealTimers();
+  beat();
+  expect(asked[2]).toContain("limit=");
 });

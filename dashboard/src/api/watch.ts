@@ -2,13 +2,14 @@
  *
  * A watch that ends goes on from its last version. It is listed anew when the server no longer knows that version
  * (410), when it may be another server, since nothing answered meanwhile, when the viewer may read other kinds than
- * those that were listed, and after a silence: the server writes a
- * bookmark each minute, so a stream that is silent for longer is dead, or a proxy holds it back.
+ * those that were listed, after a pause or a sleep, since a watch would tell what was meanwhile as if it were now,
+ * and after a silence: the server writes a bookmark each minute, so a stream that is silent for longer is dead, or a
+ * proxy holds it back.
  */
 
 import { withQuery } from "./address";
 import { Backoff, pause } from "./backoff";
-import { serverNow } from "./clock";
+import { hasSlept, serverNow } from "./clock";
 import {
   ApiError,
   ConnectionLost,
@@ -30,6 +31,7 @@ export const SILENCE_MS = 75_000;
 const SHORTEST_MS = 1000; // a watch that ends sooner is a fault
 const MOST_ASKED_MS = 600_000; // to come again after
 const RELIST_MS = 30_000; // for whoever may list and not watch
+const PAUSE_MS = 20_000;
 
 /** Whether what is shown is current. `asOf`: when it last was, by the server's clock; absent when it never was. */
 export interface Link {
@@ -76,7 +78,7 @@ export class Watch {
   start(): this {
     if (this.running) return this;
     this.running = new AbortController();
-    if (this.state !== "refused") this.say("connecting"); // what is refused is, until there is another answer
+    if (this.state !== "refused") this.sayConnecting(); // what is refused is, until there is another answer
     void this.run(this.running.signal);
     return this;
   }
@@ -118,9 +120,17 @@ export class Watch {
   /** Asks again at once, whatever the connection seems to be: after a sleep it may be dead. */
   reopen(): void {
     if (!this.running) return;
-    this.say("connecting");
+    this.sayConnecting();
     this.trying.abort();
     this.waiting.abort();
+  }
+
+  private get isOfBefore(): boolean {
+    return this.asOf !== undefined && serverNow() - this.asOf > PAUSE_MS;
+  }
+
+  private sayConnecting(): void {
+    this.say("connecting", this.isOfBefore ? { wasAway: true } : {});
   }
 
   /** The link as it is now: while it is live, `asOf` moves on with what comes. */
@@ -135,6 +145,7 @@ export class Watch {
       const trying = (this.trying = new AbortController());
       const signal = AbortSignal.any([running, trying.signal]);
       try {
+        if (this.isOfBefore) this.version = undefined;
         if (this.version === undefined) {
           await this.list(signal);
           hasListed = true;
@@ -205,7 +216,11 @@ export class Watch {
       const lines = new LineSplitter();
       for (;;) {
         const { done, value } = await reader.read();
-        if (done) return;
+        if (hasSlept()) {
+          this.reopen(); // this may be of before, and what follows too
+          signal.throwIfAborted();
+        }
+        if (done) return void (this.asOf = serverNow());
         clearTimeout(timer);
         timer = setTimeout(() => silence.abort(), SILENCE_MS);
         this.backoff.reset();
@@ -239,7 +254,7 @@ export class Watch {
     if (changes.length) this.follower.events(changes);
   }
 
-  private say(state: Link["state"], more: Pick<Link, "error" | "retryAt"> = {}): void {
+  private say(state: Link["state"], more: Pick<Link, "error" | "retryAt" | "wasAway"> = {}): void {
     this.state = state;
     if (state === "live") this.asOf = serverNow();
     this.follower.link({ state, asOf: this.asOf, ...more });

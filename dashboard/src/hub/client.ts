@@ -2,13 +2,11 @@
 
 import type { Address } from "../api/address";
 import { adoptClock } from "../api/clock";
-import { Hub } from "./hub";
-import type { FromHub, News, ToHub, Wish } from "./messages";
+import type { FromHub, HubScope, News, ToHub, Wish } from "./messages";
 import workerUrl from "./worker?sharedworker&url";
 
 const TICK_MS = 5000;
 const MOST_SILENT_TICKS = 9; // ticks, not seconds: none passes while the machine sleeps
-const HIDDEN_MS = 5000; // of a hub of our own, which takes a connection from other tabs
 
 export class HubClient {
   private readonly wishes = new Map<number, { wish: Wish; take: (news: News) => void }>();
@@ -18,16 +16,19 @@ export class HubClient {
   private keepsHidden = false;
   private hasLeft = false; // another page is here, and this one may come back: an answer would throw it away
   private next = 0;
+  private readonly script: string;
 
-  constructor(address: Address) {
-    this.connect(address);
+  /** Tabs of all namespaces and of one share the worker: its address is that of the page of all. */
+  constructor({ base }: Address) {
+    this.script = `${base}/dashboard/${workerUrl.split("/").pop() ?? ""}`;
+    this.connect();
     this.see();
     document.addEventListener("visibilitychange", () => this.see());
     window.addEventListener("online", () => this.retry());
     window.addEventListener("pagehide", () => this.leave());
     window.addEventListener("pageshow", (event) => event.persisted && this.comeBack());
     setInterval(() => {
-      if (!this.hasOwn && this.silentTicks++ >= MOST_SILENT_TICKS) this.useOwn();
+      if (!this.hasOwn && this.silentTicks++ >= MOST_SILENT_TICKS) void this.useOwn();
     }, TICK_MS);
   }
 
@@ -69,23 +70,30 @@ export class HubClient {
     this.send({ do: "see", isSeen: !document.hidden, keeps });
   }
 
-  /** Tabs of all namespaces and of one share the worker: its address is that of the page of all. */
-  private connect({ base }: Address): void {
+  private connect(): void {
     try {
-      const worker = new SharedWorker(`${base}/dashboard/${workerUrl.split("/").pop() ?? ""}`);
-      worker.onerror = () => this.useOwn();
+      const worker = new SharedWorker(this.script);
+      worker.onerror = () => void this.useOwn();
       worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => this.take(data);
       this.send = (message) => worker.port.postMessage(message);
     } catch {
-      this.useOwn(); // there is no SharedWorker, or it is not allowed
+      void this.useOwn(); // there is no SharedWorker, or it is not allowed
     }
   }
 
-  private useOwn(): void {
+  private async useOwn(): Promise<void> {
     if (this.hasOwn) return;
     this.hasOwn = true;
     this.send({ do: "close" });
-    this.send = new Hub(HIDDEN_MS).connect((message) => this.take(message));
+    this.send = () => undefined;
+    try {
+      await import(/* @vite-ignore */ this.script);
+    } catch {
+      const error = { code: 0, message: "A part of the page cannot be loaded. Load the page again." };
+      for (const [id, { take }] of this.wishes) take({ id, link: { state: "lost", error } });
+      return;
+    }
+    this.send = (self as unknown as HubScope).connectHub((message) => this.take(message));
     this.begin();
   }
 

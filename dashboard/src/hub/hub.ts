@@ -4,7 +4,7 @@
  * watched, and others are asked every few seconds. What no tab shows any more is not followed.
  */
 
-import { clockAheadMs } from "../api/clock";
+import { beat, clockAheadMs, hasSlept } from "../api/clock";
 import { keyOf } from "../model/job";
 import type { Feed, Subscriber } from "./feed";
 import { JobFeed } from "./job-feed";
@@ -14,7 +14,6 @@ import type { FromHub, News, ToHub, Wish } from "./messages";
 const TICK_MS = 5000;
 const BEAT_TICKS = 2;
 const REFUSED_TICKS = 12; // a login or a right may come back
-const ASLEEP_MS = 20_000; // a tick that is so late: the machine has slept, and its connections may be dead
 const FORGOTTEN_MS = 180_000; // a tab that has not answered for so long has crashed, or is frozen
 const MOST_WATCHED = 2;
 
@@ -33,7 +32,6 @@ export class Hub {
   private readonly jobs = new Map<string, JobFeed>();
   private readonly tabs = new Set<Tab>();
   private ticks = 0;
-  private lastTick = Date.now();
 
   /** `hiddenMs`: for how long the list of a tab that is hidden is still followed. */
   constructor(private readonly hiddenMs: number) {
@@ -151,8 +149,8 @@ export class Hub {
 
   private tick(): void {
     const now = Date.now();
-    const isAwake = now - this.lastTick > ASLEEP_MS || now < this.lastTick; // or somebody has set the clock
-    this.lastTick = now;
+    const isAwake = hasSlept();
+    beat();
     if (isAwake) {
       for (const list of this.lists.values()) list.watch.reopen();
       for (const job of this.jobs.values()) job.reopen();

@@ -37,7 +37,7 @@ export class JobFeed extends Feed {
 
   protected override async check(): Promise<void> {
     try {
-      this.take(await getJob(this.wish.address, this.wish.ref));
+      this.take(await getJob(this.wish.address, this.wish.ref), true);
     } catch (error) {
       if (isAbsent(error, this.wish.ref.name)) return this.gone();
       if (error instanceof ApiError && (error.code === 401 || error.code === 403)) this.again(); // which says it
@@ -58,7 +58,8 @@ export class JobFeed extends Feed {
     this.source = source;
     if (source === "watch") this.startWatch();
     else void this.poll(source);
-    if (before instanceof Feed && before.link.state === "lost") this.say(before.link); // until it is answered itself
+    // Until it is answered itself.
+    if (before instanceof Feed && (before.link.state === "lost" || before.link.wasAway)) this.say(before.link);
   }
 
   stop(): void {
@@ -77,8 +78,9 @@ export class JobFeed extends Feed {
   }
 
   reopen(): void {
-    if (this.watch) this.watch.reopen();
-    else this.again();
+    if (this.watch) return this.watch.reopen();
+    if (this.link.state === "live") this.say({ state: "connecting", wasAway: true });
+    this.again();
   }
 
   /** The link as it is now. */
@@ -106,7 +108,7 @@ export class JobFeed extends Feed {
       resourcePath(address, ref.plural, ref.namespace),
       {
         listing: () => undefined,
-        page: ([document]) => (document ? this.take(document) : this.gone()),
+        page: ([document]) => (document ? this.take(document, true) : this.gone()),
         listed: () => undefined,
         events: (events) => {
           for (const { type, object } of events) {
@@ -135,7 +137,7 @@ export class JobFeed extends Feed {
     const { signal } = polling;
     let waitMs = this.isSeen ? POLL_MS : POLL_UNSEEN_MS;
     try {
-      this.take(await getJob(address, ref, signal));
+      this.take(await getJob(address, ref, signal), true);
       this.say(source instanceof Feed ? source.watch.link : { state: "live", asOf: serverNow() });
       if (source instanceof Feed) return;
     } catch (error) {
@@ -154,19 +156,23 @@ export class JobFeed extends Feed {
     this.timer = setTimeout(() => void this.poll(source), waitMs);
   }
 
-  private take(document: JobDocument): void {
+  /** `isAnswer`: it is of now. What a watch or a list brings may be of before the job was deleted. */
+  private take(document: JobDocument, isAnswer = false): void {
     const known = this.document?.metadata;
     const { uid, resourceVersion } = document.metadata;
     // An answer may be older than what a watch has brought meanwhile.
     if (known?.uid === uid && isOlder(resourceVersion, known?.resourceVersion)) return;
-    if (this.deleted?.uid === uid && isOlder(resourceVersion, this.deleted?.resourceVersion)) return;
+    if (this.deleted && this.deleted.uid === uid) {
+      if (isOlder(resourceVersion, this.deleted.resourceVersion)) return;
+      if (!isAnswer) return void this.check().catch(() => undefined);
+    }
     this.document = document;
     this.deleted = undefined;
     this.tell({ document });
   }
 
   private gone(job: ObjectMeta = {}): void {
-    this.deleted = job;
+    this.deleted = { ...this.document?.metadata, resourceVersion: "", ...job };
     this.tell({ isDeleted: true });
   }
 }

@@ -85,11 +85,11 @@ export class ListFeed extends Feed {
           this.lacks = code === 403 ? link.error?.message : "";
           return this.go(TRAINJOBS);
         }
+        if (link.state === "live") this.flush(); // before it is told that what is shown is current
         // Of one who may list neither, both are told.
-        const told = link.state === "refused" && link.error && this.lacks;
-        this.say(
-          told && link.error ? { ...link, error: { ...link.error, message: `${told} ${link.error.message}` } } : link,
-        );
+        const { error } = link;
+        const told = link.state === "refused" && error && this.lacks?.replace(/\.?$/, ". ");
+        this.say(told ? { ...link, error: { ...error, message: told + error.message } } : link);
         this.linked();
       },
     });
@@ -178,20 +178,24 @@ export class ListFeed extends Feed {
   }
 
   private isDue(): void {
-    this.timer ??= setTimeout(() => {
-      this.timer = undefined;
-      const changed = [...this.untold];
-      this.untold = new Map();
-      for (let from = 0; from === 0 || from < changed.length; from += CHUNK) {
-        const part = changed.slice(from, from + CHUNK);
-        this.tell({
-          jobs: part.flatMap(([, job]) => job ?? []),
-          gone: part.flatMap(([key, job]) => (job ? [] : [key])),
-          ends: this.hasListed,
-          remaining: this.remaining,
-        });
-      }
-    }, FLUSH_MS);
+    this.timer ??= setTimeout(() => this.flush(), FLUSH_MS);
+  }
+
+  private flush(): void {
+    if (this.timer === undefined) return;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    const changed = [...this.untold];
+    this.untold = new Map();
+    for (let from = 0; from === 0 || from < changed.length; from += CHUNK) {
+      const part = changed.slice(from, from + CHUNK);
+      this.tell({
+        jobs: part.flatMap(([, job]) => job ?? []),
+        gone: part.flatMap(([key, job]) => (job ? [] : [key])),
+        ends: this.hasListed,
+        remaining: this.remaining,
+      });
+    }
   }
 }
 

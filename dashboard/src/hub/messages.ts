@@ -44,3 +44,9 @@ export interface News {
 /** `isAlive`: to be answered with "here"; `aheadMs` is of the server's clock. `isForgotten`: the tab was silent for so long that it has to begin again. */
 export type FromHub =
   (News & { aheadMs: number | undefined }) | { isAlive: true; aheadMs: number | undefined } | { isForgotten: true };
+
+/** Where the hub's script has run. */
+export interface HubScope {
+  /** What comes from a tab is given to what is returned. */
+  connectHub: (post: (message: FromHub) => void) => (message: ToHub) => void;
+}

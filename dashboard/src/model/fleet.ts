@@ -11,9 +11,11 @@ import type { Job } from "./job";
 import { withAge } from "./link";
 import { Notifier } from "./notifier";
 
+const DRAW_MS = 250; // how often the order is worked out anew while jobs change
+
 export class Fleet {
   readonly jobs = new Map<string, Job>();
-  readonly changed = new Notifier();
+  readonly changed = new Notifier(DRAW_MS);
   link: Link = { state: "connecting" };
   /** What the server says of the right that is missing where only TrainJobs are listed; "" else. */
   lacks = "";
@@ -55,8 +57,9 @@ export class Fleet {
       if (ends) this.hasListed = true;
       if (remaining !== undefined) this.remaining = remaining;
       if (lacks !== undefined) this.lacks = lacks;
+      const isOther = link !== undefined && link.state !== this.link.state;
       if (link) this.link = withAge(link, this.link);
-      this.changed.tell();
+      this.changed.tell(isOther);
     };
   }
 }

@@ -11,14 +11,15 @@ import type { News } from "../hub/messages";
 import { hasEnded } from "./job";
 import { isStale, withAge } from "./link";
 import { Notifier } from "./notifier";
-import { fromHistory, NOTHING, withLatest, type Curves } from "./series";
+import { fromHistory, NOTHING, withLatest, withUnkept, type Curves } from "./series";
 
 const POINTS = 1000; // of each metric; of all together, so that they are read in a few milliseconds:
 const ALL_POINTS = 100_000;
+const DRAW_MS = 300;
 const AGAIN_MS = 15_000; // between two requests for the history of a job that goes on
 
 export class FollowedJob {
-  readonly changed = new Notifier();
+  readonly changed = new Notifier(DRAW_MS);
   document: JobDocument | undefined;
   curves: Curves = NOTHING;
   link: Link = { state: "connecting" };
@@ -115,6 +116,7 @@ export class FollowedJob {
     if (signal.aborted) return;
     this.askedAt = Date.now();
     let again = false;
+    const reported = this.document?.status.metrics?.map(({ name }) => name) ?? [];
     try {
       const history = await getHistory(this.address, this.ref, { maxPoints: this.points }, signal);
       await nextTask(); // to parse it took one, of some 20 ms with 300 metrics
@@ -123,7 +125,7 @@ export class FollowedJob {
         this.askedAt = 0;
         throw new Error("It is of another job of this name.");
       }
-      const curves = fromHistory(history);
+      const curves = withUnkept(fromHistory(history), this.curves, reported);
       this.curves = this.document ? withLatest(curves, this.document.status) : curves;
       this.historyError = undefined;
       this.historyAsOf = serverNow();

@@ -31,6 +31,8 @@ export interface Job extends JobRef {
   readonly updated: number;
   readonly started: number;
   readonly ended: number;
+  /** Seconds until it ran: without a node, and until the container of rank 0 ran. */
+  readonly waitedS: number | undefined;
   readonly attempts: number | undefined;
   readonly metric: { readonly name: string; readonly value: string } | undefined;
   readonly accelerators: number;
@@ -99,6 +101,7 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
   const owner = ownerOf(metadata.labels ?? {});
   const flags = flagsOf(status);
   const isOn = isOnItsWay({ phase: status.phase, flags });
+  const waited = status.goodput?.whole.seconds;
   return {
     plural,
     kind: kindName(plural, kind ?? (plural === "trainjobs" ? "TrainJob" : plural)),
@@ -125,6 +128,7 @@ export function toJob(plural: string, { kind, metadata, status }: JobDocument): 
     updated: time(status.lastUpdatedTime),
     started: time(status.startTime),
     ended: time(status.endTime),
+    waitedS: waited && (waited.queued ?? 0) + (waited.starting ?? 0),
     attempts: status.attempts,
     metric: mainMetric(status.metrics ?? []),
     accelerators: resources?.accelerators ?? 0,

@@ -78,7 +78,7 @@ test("a job's bars are its wait, its attempts, and how long it has stood still",
   const told = barsOf(running, attempts, AT).map(
     ({ kind, from, to }) => `${kind} ${(from - AT) / 60_000} ${(to - AT) / 60_000}`,
   );
-  expect(told).toEqual(["waits -60 -50", "earlier -50 -40", "runs -30 -10", "stalled -10 0"]);
+  expect(told).toEqual(["waits -60 -50", "earlier -50 -40", "silent -40 -30", "runs -30 -10", "stalled -10 0"]);
   const failed = job("b", { phase: "Failed", startTime: iso(-50), endTime: iso(-20) });
   expect(barsOf(failed, [], AT).map(({ kind, to }) => [kind, (to - AT) / 60_000])).toEqual([
     ["waits", -50],
@@ -98,8 +98,31 @@ test("a run that reports nothing any more runs on no further than its last repor
     { start: AT - 50 * 60_000, last: AT - 45 * 60_000 },
     { start: AT - 40 * 60_000, last: AT - 30 * 60_000 },
   ];
-  expect(told(restarted, attempts)).toEqual(["waits -50", "earlier -45", "runs -30", "silent 0"]);
-  expect(told({ ...restarted, attempts: 2 }, attempts)).toEqual(["waits -50", "earlier -45", "runs 0"]);
+  expect(told(restarted, attempts)).toEqual(["waits -50", "earlier -45", "silent -40", "runs -30", "silent 0"]);
+  expect(told({ ...restarted, attempts: 2 }, attempts)).toEqual(["waits -50", "earlier -45", "silent -40", "runs 0"]);
+});
+
+test("what ran and reported nothing is no wait", () => {
+  const told = (one: ReturnType<typeof job>, attempts: Parameters<typeof barsOf>[1]) =>
+    barsOf(one, attempts, AT).map(({ kind, to }) => `${kind} ${(to - AT) / 60_000}`);
+  const minutes = (...at: [start: number, last: number][]) =>
+    at.map(([start, last]) => ({ start: AT + start * 60_000, last: AT + last * 60_000 }));
+  const goodput = {
+    time: iso(0),
+    whole: { schedulingPercentage: 90, seconds: { queued: 120, starting: 60, programStartup: 1200 } },
+  };
+  const quiet = job("a", { startTime: iso(-57), goodput });
+  expect(told(quiet, minutes([-40, 0]))).toEqual(["waits -57", "silent -40", "runs 0"]);
+  expect(told(quiet, [])).toEqual(["waits -57", "runs 0"]);
+  // Six attempts without a report after the first; the document tells when the last of them began.
+  const restarted = job("b", { phase: "Failed", attempts: 7, startTime: iso(-12), endTime: iso(-10), goodput });
+  expect(told(restarted, minutes([-40, -38]))).toEqual([
+    "waits -57",
+    "silent -40",
+    "earlier -38",
+    "silent -12",
+    "failed -10",
+  ]);
 });
 
 test("of too many labels those are kept that people chose, not those that tools write", () => {

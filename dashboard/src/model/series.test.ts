@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { History, ProgressStatus } from "../api/types";
-import { fromHistory, groupMetrics, isEvaluation, NOTHING, usableAxes, withLatest } from "./series";
+import { fromHistory, groupMetrics, isEvaluation, NOTHING, usableAxes, withLatest, withUnkept } from "./series";
 
 const HISTORY: History = {
   metadata: {},
@@ -88,4 +88,15 @@ test.each([
   ["few reports", [0, 10, 9000], [1, 2, 9000], []],
 ])("where reports are missing: %s", (_, times, steps, gaps) => {
   expect(fromHistory(reported(times, steps)).gaps.map((gap) => gap.steps)).toEqual(gaps);
+});
+
+test("of a metric that the server does not keep, what the page has seen outlives a new history", () => {
+  const seen = status("1970-01-01T00:00:40Z", { loss: "1.5", further: "7" }, 3);
+  const names = ["loss", "further"];
+  let known = withLatest(withUnkept(fromHistory(HISTORY), NOTHING, names), seen);
+  expect([...(known.unkept ?? [])]).toEqual(["further"]);
+  known = withUnkept(fromHistory(HISTORY), known, names);
+  known = withLatest(known, status("1970-01-01T00:00:50Z", { loss: "1.4", further: "8" }, 4));
+  expect(known.curves.find(({ metric }) => metric === "further")?.values).toEqual([7, 8]);
+  expect(withUnkept(fromHistory(HISTORY), known, ["loss"]).unkept).toBeUndefined();
 });

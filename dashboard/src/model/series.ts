@@ -32,6 +32,8 @@ export interface Curves {
   readonly curves: readonly Curve[];
   readonly attempts: readonly Attempt[];
   readonly gaps: readonly Gap[];
+  /** Metrics of which the server keeps no curve: what is there of them the page has seen itself. */
+  readonly unkept?: ReadonlySet<string>;
 }
 
 export const NOTHING: Curves = { curves: [], attempts: [], gaps: [] };
@@ -67,6 +69,25 @@ function gapsOf({ attempt, times, steps, epochs }: History["progress"][number]):
     const around = <T>(of: readonly T[]) => of.slice(at - 1, at + 1);
     return [{ attempt, times: around(times), steps: around(counted), epochs: around(column(epochs, times.length)) }];
   });
+}
+
+const MOST_UNKEPT = 1000; // points of one metric
+
+/** `fresh`, with what `before` has of metrics that were reported when it was asked for, and are not in it. */
+export function withUnkept(fresh: Curves, before: Curves, reported: readonly string[]): Curves {
+  const kept = new Set(metricNames(fresh.curves));
+  const unkept = new Set(reported.filter((metric) => !kept.has(metric)));
+  if (kept.size === 0 || unkept.size === 0) return fresh;
+  const own = before.curves.filter(({ metric }) => unkept.has(metric));
+  const newest = <T>(of: readonly T[]) => of.slice(-MOST_UNKEPT);
+  const cut = own.map(({ times, steps, epochs, values, ...curve }) => ({
+    ...curve,
+    times: newest(times),
+    steps: newest(steps),
+    epochs: newest(epochs),
+    values: newest(values),
+  }));
+  return { ...fresh, curves: [...fresh.curves, ...cut], unkept };
 }
 
 function column(values: (number | null)[] | undefined, length: number): (number | null)[] {

@@ -43,22 +43,33 @@ export function barsOf(job: Job, attempts: readonly AttemptTimes[], until: numbe
   const isOver = hasEnded(job.phase);
   const end = isOver ? orElse(job.ended, job.updated, until) : until;
   const known = attempts.filter(({ start }) => !Number.isNaN(start));
-  const starts = known.length > 0 ? known : Number.isNaN(job.started) ? [] : [{ start: job.started, last: NaN }];
-  // Attempts of which nothing is known may have followed the last that is.
-  const lacksAttempts = known.length > 0 && known.length < (job.attempts ?? 1);
+  // Attempts of which nothing is known may have followed the last that is; a document tells when that of now began.
+  const lacksAttempts = known.length < (job.attempts ?? 1);
+  const latest = known.at(-1);
+  const isLater = latest
+    ? lacksAttempts && job.started > orElse(latest.last, latest.start)
+    : !Number.isNaN(job.started);
+  const starts = isLater ? [...known, { start: job.started, last: NaN }] : known;
   const isSilent =
     job.flags.some((flag) => flag === "Not fresh" || flag === "Not reporting") ||
-    (lacksAttempts && end - job.updated > SILENT_MS);
+    (latest && !isLater && lacksAttempts && end - job.updated > SILENT_MS);
   const bars: Bar[] = [];
   const add = (kind: Bar["kind"], from: number, to: number) => {
     if (to > from) bars.push({ kind, from, to });
   };
-  const first = starts[0]?.start ?? end;
-  add("waits", job.created, Math.min(first, end));
+  const first = Math.min(starts[0]?.start ?? end, end);
+  const [started, ran] = [(job.attempts ?? 1) > 1 ? NaN : job.started, job.created + (job.waitedS ?? NaN) * 1000];
+  const began = starts.length === 0 ? first : Math.min(first, orElse(started, first), orElse(ran, first));
+  add("waits", job.created, began);
+  add("silent", began, first); // it ran, and had reported nothing yet
   starts.forEach(({ start, last }, at) => {
     const next = starts[at + 1]?.start;
-    if (next !== undefined) return add("earlier", start, Math.min(orElse(last, next), next));
-    if (isOver) return add(job.phase === "Failed" ? "failed" : "succeeded", start, end);
+    if (next !== undefined) {
+      const stopped = Math.min(orElse(last, next), next);
+      add("earlier", start, stopped);
+      return add("silent", stopped, next);
+    }
+    if (isOver) return add(job.phase === "Failed" ? "failed" : "succeeded", start, Math.max(end, start + 1000));
     if (job.phase !== "Running") {
       const stopped = Math.min(orElse(last, job.updated, start), end);
       add("earlier", start, stopped);

@@ -95,7 +95,7 @@ function Search({
 }) {
   const [text, setText] = useState("");
   useEffect(() => fleet.start(), [fleet]); // the list is read when it is first needed
-  useChanges(fleet.changed, 500);
+  useChanges(fleet.changed);
   const [shown] = jobs;
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const found = [...fleet.jobs.values()]

@@ -9,7 +9,7 @@ import { useSettings } from "../settings";
 import { useChanges, useNow } from "./hooks";
 
 export function ConnectionLine({ fleet }: { fleet: Fleet }) {
-  useChanges(fleet.changed, 250);
+  useChanges(fleet.changed);
   return <StaleLine link={fleet.link} isShown={fleet.jobs.size > 0} retry={() => fleet.hub.retry()} />;
 }
 

@@ -18,7 +18,8 @@ import {
 } from "../charts/series-plan";
 import { bestOf, type Best } from "../model/best";
 import { nameOf, type ComparedJob } from "../model/compared";
-import { count, duration, exactValue, fullTime, metricValue } from "../model/format";
+import { serverNow } from "../api/clock";
+import { clock, count, duration, exactValue, fullTime, metricValue } from "../model/format";
 import { csv } from "../model/list-csv";
 import { jobLink, type JobLook } from "../model/routes";
 import { AXES, beginOf, type Axis } from "../model/series";
@@ -46,6 +47,7 @@ interface Props {
   pin: () => void;
 }
 
+const MOST_KEPT = 64;
 const STEP_BACK = "step back";
 const NO_REF = { plural: "", namespace: "", name: "" };
 
@@ -178,6 +180,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
         ].join(" ")}
       />
       <Notes {...drawn} broken={drawn.broken.length - drawn.large} />
+      <Unkept job={jobs[0]} metrics={metrics} />
     </>
   );
 }
@@ -285,6 +288,21 @@ function Legend({ where, entries, isSaid }: { where: string; entries: readonly E
       </ul>
       <span class="where">{where}</span>
     </div>
+  );
+}
+
+/** Of metrics beyond those that the server keeps, the page draws what it has seen itself. */
+function Unkept({ job, metrics }: { job: ComparedJob | undefined; metrics: readonly string[] }) {
+  const { zone } = useSettings();
+  const own = job?.curves.curves.filter(({ metric }) => metrics.includes(metric) && job.curves.unkept?.has(metric));
+  if (!own || own.length === 0) return null;
+  const since = Math.min(...own.map(({ times }) => times[0] ?? Infinity));
+  const names = metrics.length === 1 ? "this one" : own.map(({ metric }) => visible(metric)).join(", ");
+  return (
+    <p class="notes muted">
+      The server keeps curves of {MOST_KEPT} metrics of a run, and not of {names}. The page has drawn it since{" "}
+      {clock(since * 1000, zone, serverNow())}, as long as it is open.
+    </p>
   );
 }
 

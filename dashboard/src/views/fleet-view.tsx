@@ -37,10 +37,8 @@ interface Props {
   go: (route: Route, replace?: boolean) => void;
 }
 
-const SORT_MS = 250; // how often the order is worked out anew while jobs change
-
 export function FleetView({ address, fleet, sparks, filter, go }: Props) {
-  const version = useChanges(fleet.changed, SORT_MS);
+  const version = useChanges(fleet.changed);
   const now = useNow();
   const { zone } = useSettings();
   const minute = Math.floor(now / 60_000);

@@ -4,27 +4,10 @@ import { onClockChange, serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
 import type { Notifier } from "../model/notifier";
 
-/** Draws the component again when `notifier` tells, at most every `ms`. Returns how often it has. */
-export function useChanges(notifier: Notifier, ms = 0): number {
+/** Draws the component again when `notifier` tells. Returns how often it has. */
+export function useChanges(notifier: Notifier): number {
   const [version, again] = useReducer((count: number) => count + 1, 0);
-  const last = useRef(0);
-  useEffect(() => {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const draw = () => {
-      timer = undefined;
-      last.current = performance.now();
-      again(undefined as never);
-    };
-    const stop = notifier.subscribe(() => {
-      const wait = last.current + ms - performance.now();
-      if (wait <= 0 && timer === undefined) draw();
-      else timer ??= setTimeout(draw, wait);
-    });
-    return () => {
-      stop();
-      clearTimeout(timer);
-    };
-  }, [notifier, ms]);
+  useEffect(() => notifier.subscribe(() => again(undefined as never)), [notifier]);
   return version;
 }
 

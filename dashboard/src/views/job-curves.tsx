@@ -45,6 +45,7 @@ const MOVES_MS = 10_000; // what the last hour is
 const NO_JOBS: ComparedJob[] = [];
 
 const MOST_GAPS = 3; // that are told
+const MOST_READ = 256; // metrics of a report
 const FEW = 8; // charts that need no search
 const PAGE = 24; // charts, until more are asked for
 
@@ -102,6 +103,9 @@ export function Curves({ address, fleet, followed, look, change }: Props) {
         />
       )}
       <CurvesAsOf followed={followed} />
+      {reported.length >= MOST_READ && (
+        <p class="muted">The server reads {MOST_READ} metrics of a run. Whatever it reports beyond is not shown.</p>
+      )}
       <KeptSince followed={followed} />
       <NotKept jobs={jobs} axis={axis} />
       {axis === "relative" && <CountsFrom jobs={jobs} />}

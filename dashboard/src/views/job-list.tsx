@@ -77,14 +77,17 @@ export function JobList({ rows, sparks, filter, change, now, isLoading, timeline
     sparks.show(inView.filter((row): row is Job => !isGroup(row) && (!timeline || (row.attempts ?? 1) > 1))),
   );
   const more = extras.length + columns.length + (hasKinds ? 1 : 0);
-  const width = `minmax(${more > MOST_ROOMY ? 0 : 70}px, 0.8fr)`;
+  const least = `${more > MOST_ROOMY ? 0 : 70}px`;
   const toggle = (name: string) => change({ ...filter, open: toggled(filter.open, name) });
   return (
     <div
       class={`list ${timeline ? "over-time" : ""} ${more > MOST_ROOMY ? "crowded" : ""}`}
       style={{
-        "--more": [...extras.map(() => `minmax(${EXTRA_PX}px, 0.8fr)`), ...columns.map(() => width)].join(" "),
-        "--kind": hasKinds ? width : "",
+        "--more": [
+          ...extras.map(() => `minmax(${EXTRA_PX}px, 0.8fr)`),
+          ...columns.map(() => `minmax(${least}, 0.8fr)`),
+        ].join(" "),
+        "--kind": hasKinds ? `minmax(${least}, 1fr)` : "",
       }}
       role="table"
       aria-label="Training jobs"

@@ -29,7 +29,7 @@ interface Props {
   now: number;
 }
 
-/** Reads the pods while they are seen. `children` are shown instead where there are none, or no right to them. */
+/** Reads the pods while they are seen; ages are as of when they were read. `children` are shown instead where there are none, or no right to them. */
 export function JobPods({ address, jobRef, uid, status, isSeen, now, children }: Props & { children: preact.VNode }) {
   const [after, go] = useState<readonly string[]>([]); // the last of each page before
   const goesOn = !hasEnded(status.phase);
@@ -65,7 +65,7 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
   const elsewhere = failed - replicas.filter((one) => pods.lookOf(one) === "failed").length;
   return (
     <>
-      <PodMap replicas={replicas} now={now} />
+      <PodMap replicas={replicas} now={polled.asOf} />
       <AsOf polled={polled} at={time(value?.replicaStatusesTime)} everyMs={isSeen && goesOn ? everyMs : 0} now={now} />
       {(next || after.length > 0) && (
         <div class="pages">
@@ -87,7 +87,7 @@ export function JobPods({ address, jobRef, uid, status, isSeen, now, children }:
           </button>
         </div>
       )}
-      <PodTable replicas={replicas} now={now} />
+      <PodTable replicas={replicas} now={polled.asOf} />
     </>
   );
 }

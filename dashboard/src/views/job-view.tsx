@@ -34,8 +34,6 @@ interface Props {
   go: (route: Route, replace?: boolean) => void;
 }
 
-const DRAW_MS = 300;
-
 export function JobView({ address, fleet, route, go }: Props) {
   const { ref, look } = route;
   const followed = useMemo(() => new FollowedJob(fleet.hub, address, ref), [fleet.hub, address]);
@@ -43,7 +41,7 @@ export function JobView({ address, fleet, route, go }: Props) {
     followed.start();
     return () => followed.stop();
   }, [followed]);
-  useChanges(followed.changed, DRAW_MS);
+  useChanges(followed.changed);
   useFocus(ref);
   const now = useNow();
   const { document: found, link, isGone } = followed;
