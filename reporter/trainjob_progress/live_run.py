@@ -619,6 +619,7 @@ class LiveRun:
         When the loop has not come by for a while (a long step, an evaluation), what needs no device is taken
         here. Else the last of a burst of steps would be missing until the next one.
         """
+        termination.look()
         if self.is_over:
             return self._final
         seen, now_s = self.snapshot, time.monotonic()

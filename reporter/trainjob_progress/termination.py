@@ -11,7 +11,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from _signal import getsignal, valid_signals  # type: ignore[import-not-found]  # no enumeration
+
+from . import stuck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 # How long the end of a run waits for sinks, unless asked for more: leaving the block and the process in all.
 # With what else is done then, on a machine that others use, it is below 0.2 s.
 FLUSH_TIMEOUT_S = 0.12
+NOTICED_S = 0.1  # within which a main thread that is not in C runs a signal's handler
 _flushes: list[Flush] = []
+_handled = 0  # how often ours has run
 # By which schedulers announce an end, as Slurm (--signal) and submitit do. We only look who handles them.
 _ANNOUNCING = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")
 
@@ -32,6 +37,28 @@ def watch(flush: Flush) -> None:
     """Call `flush` on SIGTERM, with whether the process ends then. Does nothing off the main thread."""
     _flushes.append(flush)
     watch_again()
+    if _stands_alone() and threading.current_thread() is threading.main_thread():
+        stuck.listen()
+
+
+def look() -> None:
+    """On a thread of ours: end a process that would have ended, but for a handler that cannot run."""
+    if stuck.has_come(signal.SIGTERM):
+        threading.Thread(target=_end, args=(_handled,), name="progress end", daemon=True).start()
+
+
+def _end(handled: int) -> None:
+    time.sleep(NOTICED_S)
+    if handled == _handled and _stands_alone():
+        for flush in tuple(_flushes):
+            flush(True)
+        stuck.die_of(signal.SIGTERM)
+
+
+def _stands_alone() -> bool:
+    """Whether there is a handler of ours, and none of the program's."""
+    handler = signal.getsignal(signal.SIGTERM)
+    return isinstance(handler, _Handler) and handler.before == signal.SIG_DFL
 
 
 def watch_again() -> None:
@@ -54,6 +81,7 @@ def forget(flush: Flush) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _Handler):
         signal.signal(signal.SIGTERM, handler.before)
+    stuck.stop()
 
 
 def forget_all() -> None:
@@ -77,6 +105,7 @@ def give_back(mask: Any) -> None:  # noqa: ANN401 — as `hold_back` returned it
 
 def leave() -> None:
     """In a forked child: what was there before our handler is there again."""
+    stuck.stop()
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _Handler):
         signal.signal(signal.SIGTERM, handler.before)
@@ -93,8 +122,10 @@ class _Handler:
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
         # Where another one is the process's, the program's has called this one, as it would the one before.
+        global _handled
         is_end = not callable(self.before) and signal.getsignal(number) is self
         try:
+            _handled += 1
             if self._pid == os.getpid():  # a fork inherits the handler, but not the reporters' threads
                 for flush in tuple(_flushes):
                     flush(is_end)

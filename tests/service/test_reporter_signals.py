@@ -143,6 +143,69 @@ def test_without_a_handler_the_process_ends_as_it_would_and_the_document_says_pr
     assert document["metrics"] == {"loss": 0.5}
 
 
+HANG = """
+import ctypes
+c = ctypes.CDLL(None)
+lock = ctypes.create_string_buffer(64)
+c.pthread_mutex_lock(lock)
+"""
+
+
+def test_without_a_handler_a_process_that_hangs_in_c_ends_at_once(tmp_path: Path) -> None:
+    """Seen: by SIGKILL, after the whole grace period."""
+    path = tmp_path / "progress.json"
+    script = PREAMBLE + HANG + "r = report(total_steps=10); r.step(4); print(flush=True)\n"
+    script += "c.pthread_mutex_lock(lock)"
+    environ = {"PYTHONPATH": str(ROOT / "reporter"), "TRAINJOB_PROGRESS_FILE": str(path)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as training:
+        assert training.stdout is not None
+        training.stdout.readline()
+        try:
+            training.terminate()
+            assert training.wait(60) == -signal.SIGTERM
+        finally:
+            training.kill()
+    document = json.loads(path.read_bytes())
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+
+
+def test_a_sigterm_for_a_child_that_was_forked_in_c_does_not_end_its_parent(tmp_path: Path) -> None:
+    script = f"""{HANG}
+looks = []
+look, termination.look = termination.look, lambda: looks.append(look())
+with report(total_steps=1) as r:
+    child = ctypes.PyDLL(None).fork()  # by a thread that holds the lock of the interpreter
+    if child == 0:
+        {TERM}
+    c.waitpid(child, None, 0)
+    while len(looks) < 3: time.sleep(0.01)
+    threads = [one for one in threading.enumerate() if one.name == "progress end"]
+    r.step()
+print("alive", threads)
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["ending"]) == (0, "alive []\n", "finished")
+
+
+@pytest.mark.parametrize("own", ["-1", "os.dup(1)"])
+def test_a_descriptor_that_signals_are_written_to_is_the_programs_again_afterwards(
+    tmp_path: Path, own: str
+) -> None:
+    script = f"""
+import ctypes
+own = {own}
+if own > 0: os.set_blocking(own, False)
+signal.set_wakeup_fd(own)
+with report(total_steps=1) as r:
+    r.step()
+    pid = os.fork()
+    if pid == 0: os._exit(signal.set_wakeup_fd(-1) != own)
+    assert os.waitpid(pid, 0)[1] == 0
+assert signal.set_wakeup_fd(-1) == own
+"""
+    assert run(tmp_path, script)[:2] == (0, "")
+
+
 def test_a_run_that_outlives_a_sigterm_and_keeps_its_plan_is_finished(tmp_path: Path) -> None:
     code, _, document = run(tmp_path, OWN + f"with report(total_steps=10) as r: r.step(4); {TERM}; r.step(6)")
     assert (code, document["ending"], document["progressPercentage"]) == (0, "finished", 100)
