@@ -226,7 +226,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
         outer = Around(run, _choose(inside))
         run.levels.append(outer)
     reporter._run = run
-    run.is_through = False
+    run.is_through = run.is_announced = False
     reporter._counts = _does_count(reporter, run, outer, place)
     if reporter._counts:
         outer._try_again()

@@ -24,6 +24,8 @@ MAX_KNOWN = 64
 _known_loops: dict[tuple[CodeType, int], Sequence[tuple[int, int]]] = {}  # reading code takes milliseconds
 _GENERATORS, _COROUTINE = 0x20 | 0x200, 0x80  # flags of code: generators, asynchronous ones too; `async def`
 
+# Of `async for`, from where it asks to where it waits.
+_ASKING = ("CACHE", "LOAD_CONST", "SEND", "YIELD_FROM")
 _STDLIB = os.path.dirname(os.__file__)
 _BETWEEN = ("YIELD", "RESUME", "STORE", "DELETE")  # a loop rests here: an iterator is dropped from outside
 
@@ -229,9 +231,14 @@ def _find_offset(frame: FrameType) -> int:
 
 
 def _find_for(frame: FrameType) -> Optional[int]:
-    """Where the `for` begins that asks for its next item now; None when something else does."""
+    """Where the `for` or `async for` begins that asks for its next item now; None when something else does."""
     code, at = frame.f_code.co_code, _find_offset(frame)
-    if at < 0 or opcode.opname[code[at]] != "FOR_ITER":
+    while at > 0 and opcode.opname[code[at]] in _ASKING:
+        at -= 2
+    name = opcode.opname[code[at]] if at >= 0 else ""
+    if name == "GET_ANEXT" and opcode.opname[code[at - 2]] == "SETUP_FINALLY":  # before Python 3.11
+        at -= 2
+    elif name not in ("FOR_ITER", "GET_ANEXT"):
         return None
     while at > 0 and opcode.opname[code[at - 2]] == "EXTENDED_ARG":
         at -= 2

@@ -15,7 +15,9 @@ import select
 import struct
 import termios
 import threading
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
+
+from .publisher import warn
 
 CHUNK = 256 * 1024  # bytes that a pipe of ours holds, and that are copied at once
 FLOOD = 64 * 1024  # bytes that wait in the pipe when the kernel has moved the rest of a flood
@@ -43,6 +45,7 @@ class Channel:
         self._lock = threading.Lock()
         self._backlog: List[bytes] = []
         self._backlog_size = 0
+        self._has_lost = False  # something that could not be written
         self._has_gap = False  # what is kept does not follow what was taken before
         self._has_skipped = False  # what comes next does not follow what is kept
         self.is_held = False  # once it was stopped: whether someone may still write
@@ -115,12 +118,17 @@ class Channel:
             chunk = buffer[: read(self._source, buffer)]
             self._left = max(self._left - len(chunk), 0)
             self._keep(chunk)  # the command has said it, whether or not somebody reads it
-            if not chunk or not write_all(self._target, chunk):
+            if not chunk or not write_all(self._target, chunk, self._warn_of_loss):
                 # Whoever writes on is told as if we were not there: by SIGPIPE.
                 source, self._source = self._source, -1
                 os.close(source)
                 return
         self.is_held = True
+
+    def _warn_of_loss(self, error: OSError) -> None:
+        if not self._has_lost:
+            self._has_lost = True
+            warn(f"some of the command's output is lost: {error.strerror}")
 
     def _pass_on(self) -> bool:
         """Whether the kernel has moved some of what waits: of a flood all but the newest bytes. Not when what
@@ -187,8 +195,8 @@ def read(source: int, buffer: memoryview) -> int:
         return 0
 
 
-def write_all(target: int, chunk: memoryview) -> bool:
-    """Whether there is still someone to write to. What a full disk does not take is lost."""
+def write_all(target: int, chunk: memoryview, tell: Callable[[OSError], None] = lambda _: None) -> bool:
+    """Whether there is still someone to write to. What a full disk does not take is lost, and told of."""
     while chunk:
         try:
             chunk = chunk[os.write(target, chunk) :]
@@ -197,5 +205,8 @@ def write_all(target: int, chunk: memoryview) -> bool:
             poll.register(target, select.POLLOUT)
             poll.poll()
         except OSError as error:
-            return error.errno not in (errno.EPIPE, errno.EIO, errno.ECONNRESET)
+            if error.errno in (errno.EPIPE, errno.EIO, errno.ECONNRESET):
+                return False
+            tell(error)
+            return True
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from time import monotonic
 
-from . import open_runs
+from . import open_runs, termination
 from .beginning import begin
 from .call_site import Home, find_loop_code, find_way_out
 from .levels import find_position
@@ -143,6 +143,21 @@ class Items(Over[T]):
         finally:
             self._meter.note(marks, began_s, state if run.begun_beside == begun else None)
 
+    def __getattr__(self, name: str) -> Any:
+        """What `yield from` asks a generator for, where a generator is what is tracked."""
+        if name not in ("send", "throw") or not hasattr(self._items, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return lambda *given: self._answer(name, given)
+
+    def _answer(self, name: str, given: Any) -> T:
+        items = self._items
+        self._items = asked = _Asked(items, name, given)
+        try:
+            return next(self)
+        finally:
+            if self._items is asked:
+                self._items = items
+
     def close(self) -> None:
         """Leave the loop: what `break` does, and the end of a generator that yields from this."""
         is_clear = find_way_out(None) != "unknown"
@@ -234,11 +249,26 @@ class Items(Over[T]):
                 if self._is_pending and how == "break":
                     self._count()  # the body has run
                 track._run.was_left = True
+            elif termination.is_leaving():
+                (track._run.main or track._run).is_announced = True
             track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")
             track._let_go()
             track._run.hasten()
         except Exception as error:
             track._run.warn(error)
+
+
+class _Asked:
+    """Items of a generator, the next of which is asked for in another way than by `next`."""
+
+    def __init__(self, items: Any, name: str, given: Any) -> None:
+        self._ask, self._given = getattr(items, name), given
+
+    def __iter__(self) -> _Asked:
+        return self
+
+    def __next__(self) -> Any:
+        return self._ask(*self._given)
 
 
 def _find_outer(track: Level) -> Optional[Level]:

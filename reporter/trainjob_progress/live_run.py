@@ -41,6 +41,7 @@ MAX_SHOWN = 3  # runs beside another one or before it, in its message
 MAX_NOTE = 100  # characters of one before it
 # How runs of this process have ended that failed or have a name: how many, and the last of them.
 earlier: tuple[int, tuple[str, ...]] = (0, ())
+lost: set[str] = set()  # kinds of errors that were said: one that meets a run meets the next one too
 STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
 
 
@@ -51,8 +52,8 @@ class LiveRun:
         "__weakref__", "_attempt", "_beats", "_before", "_best", "_between", "_due_since_s", "_end_s",
         "_final", "_is_parked", "_pace", "_pid", "_publishers", "_queues", "_rank", "_results",
         "_start_time", "_system", "_warned", "begun_beside", "beside", "device_metrics", "devices",
-        "due", "ended", "ending", "has_failed", "is_fault", "is_over", "is_terminated", "is_through",
-        "later", "levels", "main", "marks", "message", "message_before", "phases", "ranks",
+        "due", "ended", "ending", "has_failed", "is_announced", "is_fault", "is_over", "is_terminated",
+        "is_through", "later", "levels", "main", "marks", "message", "message_before", "phases", "ranks",
         "remaining_s", "seen", "snapshot", "values", "was_left",
     )  # fmt: skip
 
@@ -83,6 +84,7 @@ class LiveRun:
         self.is_through = False  # every loop that was begun has come to its end
         self.has_failed = False  # its outermost loop was left, perhaps by an exception
         self.is_fault = False  # surely by one
+        self.is_announced = False  # one was left by the program's handler of a signal
         self.was_left = False  # a loop was left early, without an exception
         self.snapshot: Optional[Snapshot] = None
         self._final: Optional[Snapshot] = None  # what is written once it is over; None: nothing
@@ -395,7 +397,9 @@ class LiveRun:
             if write is not None:
                 write(text)
                 return
-        print(text, flush=True)
+        from .sinks.bar import print_line
+
+        print_line(text)
 
     # On any thread, in a signal handler, at a fork
 
@@ -458,7 +462,10 @@ class LiveRun:
     def warn(self, error: Exception) -> None:
         """A report could not be made. What is the program's own is raised again."""
         termination.let_through(error)
-        self.say("trouble", f"a report was lost, training goes on: {type(error).__name__}: {error}")
+        kind = type(error).__name__
+        if kind not in lost:
+            lost.add(kind)
+            self.say("trouble", f"a report was lost, training goes on: {kind}: {error}")
 
     def say(self, about: str, text: str) -> None:
         """One warning on stderr about each thing; a reporter that writes nothing is silent."""
@@ -505,6 +512,8 @@ class LiveRun:
             ending = self.later
         elif self.is_through or position.is_at_end:
             ending = "finished"
+        elif self.is_announced:
+            ending = "preempted"
         elif self.was_left:
             ending = "stopped"
         if error is not None:

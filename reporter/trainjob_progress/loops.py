@@ -142,6 +142,7 @@ def track(
 def abandon_all() -> None:
     """Leave every run as it stands: for tests, which share a process."""
     live_run.earlier = (0, ())
+    live_run.lost.clear()
     marks.forget()
     open_runs.abandon(open_runs.runs)
     beginning.newest = None

@@ -225,6 +225,8 @@ def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:
 
 def warn(text: str) -> None:
     """Say it on stderr if that can be done at once."""
+    if sys.is_finalizing():
+        return  # what a `__del__` reports now, nothing can write
     line = f"trainjob_progress: {text}\n"
     try:
         try:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from _signal import getsignal, valid_signals  # type: ignore[import-not-found]  # no enumeration
+from types import TracebackType
 
 from . import stuck
 
@@ -153,6 +154,18 @@ class _Handler:
 def is_announced(error: BaseException) -> bool:
     """Whether an exception comes from the program's own handler of a signal that announces the end."""
     return _is_raised_by_handler(error, [getattr(signal, name, signal.SIGTERM) for name in _ANNOUNCING])
+
+
+def is_leaving() -> bool:
+    """Whether what such a handler has raised is on its way now, where the exception itself is not to be seen:
+    its traceback is. To be asked seldom."""
+    import gc
+
+    handlers = [signal.getsignal(getattr(signal, name, signal.SIGTERM)) for name in _ANNOUNCING]
+    codes = [_find_code(handler) for handler in handlers if callable(handler)]
+    codes = [code for code in codes if code is not None]
+    made = (one for young in (0, 1) for one in gc.get_objects(generation=young)) if codes else ()
+    return any(type(one) is TracebackType and one.tb_frame.f_code in codes for one in made)
 
 
 def let_through(error: BaseException) -> None:

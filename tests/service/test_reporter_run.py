@@ -318,6 +318,14 @@ def test_a_command_whose_output_nobody_reads_any_more_ends_as_it_would_without_u
     assert (run.document["state"], run.document["step"]) == ("failed", 3)
 
 
+def test_output_that_a_full_disk_does_not_take_is_told_of_once(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        run = Run(tmp_path, "for i in range(9): print(f'step {i + 1}/9 loss 0.5')", stdout=full)
+        code, _, errors = run.end()
+    assert (code, run.document["step"]) == (0, 9)
+    assert errors == b"trainjob_progress: some of the command's output is lost: No space left on device\n"
+
+
 def test_text_without_progress_is_reported_without_a_step(tmp_path: Path) -> None:
     run = Run(tmp_path, "print('loading'); print('epochs of history, in 3 files'); print('done')")
     assert run.end()[0] == 0

@@ -84,6 +84,44 @@ def test_a_handler_of_a_schedulers_signal_that_exits_is_a_preempted_run(
     assert "message" not in document
 
 
+NESTED = """
+def train():
+    for _ in track(range(2)):
+        for i in track(range(5)):
+            if i == 4: {end}
+train()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+@pytest.mark.parametrize("loop", ["for i in track(range(10)):\n  if i == 4: {end}", NESTED])
+def test_a_handler_that_is_set_late_and_exits_in_a_bare_loop_is_a_preempted_run(
+    tmp_path: Path, name: str, loop: str
+) -> None:
+    end = f"signal.signal(signal.{name}, lambda *_: sys.exit(9)); os.kill(os.getpid(), signal.{name})"
+    ended, output, document = run(tmp_path, loop.format(end=end))
+    assert (ended, output) == (9, "")
+    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
+
+
+def test_an_exception_that_a_signals_handler_has_raised_and_the_program_has_caught_is_no_end(
+    tmp_path: Path,
+) -> None:
+    script = """
+def own(*_): raise TimeoutError
+signal.signal(signal.SIGUSR1, own)
+for _ in track(range(2)):
+    try:
+        for i in track(range(5)): os.kill(os.getpid(), signal.SIGUSR1)
+    except TimeoutError: pass
+    for i in track(range(5)):
+        if i == 2: break
+    break
+"""
+    code, output, document = run(tmp_path, script)
+    assert (code, output, document["ending"]) == (0, "", "stopped")
+
+
 def test_an_exit_that_follows_a_schedulers_signal_but_is_not_its_handlers_is_what_it_is(
     tmp_path: Path,
 ) -> None:

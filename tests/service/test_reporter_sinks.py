@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -437,6 +438,7 @@ def test_the_bar_shows_its_rate_and_a_line_is_printed_above_it(monkeypatch: pyte
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     sink = BarSink(terminal)
+    monkeypatch.setattr(sys, "stdout", terminal)  # as tqdm.write: the bar alone is on stderr
     with report(total_steps=10, sinks=[sink]) as r:
         for _ in range(5):
             time.sleep(0.02)
@@ -453,9 +455,12 @@ def test_the_bar_shows_its_rate_and_a_line_is_printed_above_it(monkeypatch: pyte
 
 
 def test_what_is_written_without_a_bar_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with report(sinks=[]) as r:
-        r.write("saved")
-    assert capsys.readouterr().out == "saved\n"
+    for sinks in ([], [BarSink()]):
+        with report(sinks=sinks) as r:
+            r.write("saved \ud800")
+        printed = capsys.readouterr()
+        assert printed.out == "saved ?\n"
+        assert "saved" not in printed.err
 
 
 @pytest.mark.parametrize(("rate", "text"), [(12.345, "12.3 steps/s"), (0.25, "4 s/step"), (None, "45/100")])

@@ -106,8 +106,12 @@ def find_lost(begin: Callable[[], Any], call: Callable[[Any], object]) -> list[P
 
 @pytest.fixture(autouse=True)
 def handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     before = signal.signal(signal.SIGUSR1, HANDLERS[getattr(request, "param", "function")])
     yield
+    signal.pthread_sigmask(
+        signal.SIG_SETMASK, mask
+    )  # it may have come just before what is blocked is given back
     signal.signal(signal.SIGUSR1, before)
 
 

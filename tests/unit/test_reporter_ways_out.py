@@ -69,6 +69,31 @@ PROGRAMS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "for item in batches_from(): fail_at_3(item)": ("raises", (None, 3, 10, None)),
     "list(map(fail_at_3, batches()))": ("raises", (None, 3, 10, None)),
     "for epoch in range(3):\n    for item in batches(): pass": ("", ("finished", 30, 30, 3)),
+    """
+async def items():
+    for item in track(range(10)):
+        yield item
+async def train():
+    async for item in items():
+        if item == 4: break
+import asyncio; asyncio.run(train())
+""": ("", ("stopped", 4, 10, None)),
+    # A generator gets what the program sends to it and throws into it.
+    """
+def answers():
+    got = []
+    for item in range(3):
+        try: got.append((yield item))
+        except ValueError: yield "caught"
+    return got
+def delegate(items): seen.append((yield from items))
+def talk(items):
+    talker = delegate(items)
+    return [next(talker), talker.send(5), talker.throw(ValueError()), *talker, seen.pop()]
+seen = []
+assert not hasattr(iter(track([])), "send")
+assert talk(track(answers())) == talk(answers())
+""": ("", ("finished", 4, None, 1)),
     # Begun anew by hand, in a loop that is not tracked.
     """
 items = track(range(10))

@@ -35,7 +35,10 @@ class BarSink:
 
     def write_line(self, text: str) -> None:
         """Print above the bar, which is drawn again below."""
-        self._put(f"\r\x1b[2K{text}\n{self._drawn}" if self._drawn else f"{text}\n")
+        if self._drawn:
+            self._put("\r\x1b[2K")
+        print_line(text)
+        self._put(self._drawn)
 
     def close(self) -> None:
         if self._drawn:
@@ -72,7 +75,7 @@ class NotebookSink:
         self._handle.update(self._display.HTML(draw_html(snapshot)))
 
     def write_line(self, text: str) -> None:
-        print(text)
+        print_line(text)
 
     def close(self) -> None:
         pass
@@ -84,6 +87,12 @@ def make_bar() -> Any:  # noqa: ANN401 — a Sink; its Protocol is for type chec
     if shell is not None and type(shell).__name__ == "ZMQInteractiveShell":
         return NotebookSink(import_module("IPython.display"))
     return BarSink()
+
+
+def print_line(text: str) -> None:
+    """On stdout, as tqdm does; what its encoding does not have is a question mark."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
 
 
 def find_size(stream: TextIO) -> tuple[int, int]:
