@@ -231,7 +231,7 @@ def _find_offset(frame: FrameType) -> int:
 
 
 def _find_for(frame: FrameType) -> Optional[int]:
-    """Where the `for` or `async for` begins that asks for its next item now; None when something else does."""
+    """Where the `for`, or `async for`, begins that asks for its next item; None when something else does."""
     code, at = frame.f_code.co_code, _find_offset(frame)
     while at > 0 and opcode.opname[code[at]] in _ASKING:
         at -= 2
