@@ -16,6 +16,7 @@ from .publisher import warn
 from .reporter import Reporter
 
 if TYPE_CHECKING:  # what reads lines is imported while the command runs: it takes a while
+    from .event_files import EventFiles, Logged
     from .lines import Fields, Search
     from .screen import Line
     from .section_lines import Mark
@@ -40,9 +41,12 @@ class Reader:
         channels: Sequence[Channel],
         plan: Mapping[str, Optional[float]],
         place: str,
+        events: Optional[EventFiles] = None,
     ) -> None:
         """`search`: in place of what is known. `plan`: total_steps and total_epochs, as far as given.
         `place`: of the file by which a reporter in the command takes ours."""
+        self._events = events
+        self._says_steps = False  # the output does
         self._place = place
         self._plan = plan
         self._reporter = reporter
@@ -60,7 +64,7 @@ class Reader:
         """Read what there is to the end."""
         self._is_over.set()
         self._thread.join()
-        self._read()
+        self._read(is_last=True)
         for output in self._outputs:
             self._report(output.screen.end())
 
@@ -79,13 +83,23 @@ class Reader:
             if any(output.is_flooded for output in self._outputs):
                 pause_s = max(pause_s, FLOOD_INTERVAL_S)
 
-    def _read(self) -> None:
+    def _read(self, *, is_last: bool = False) -> None:
         if os.path.exists(self._place):
             self._reporter._run.leave()
             with contextlib.suppress(OSError):
                 os.unlink(self._place)
         for output in self._outputs:
             self._report(output.read())
+        for logged in self._events.read(is_last=is_last) if self._events is not None else ():
+            self._take(logged)
+
+    def _take(self, logged: Logged) -> None:
+        """The step is the output's, where that says one. An earlier one is of another metric."""
+        step, now = None if self._says_steps else logged.step, self._reporter._step
+        step = None if step is None or (now is not None and step <= now) else step
+        self._positions["step"].follow(step, None, self._plan["total_steps"])
+        self._positions["epoch"].follow(logged.epoch, None, self._plan["total_epochs"])
+        self._reporter.update(logged.metrics, step=step, epoch=logged.epoch)
 
     def _report(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -132,6 +146,7 @@ class Reader:
                 fields.pop(name, None)
             elif name in fields and fields[name] is None:
                 fields[name] = 0  # no plan: None would leave the old one
+        self._says_steps = self._says_steps or "step" in fields
         if "step" in fields and fields["step"] is None:
             self._reporter._step = None
         for name, position in self._positions.items():

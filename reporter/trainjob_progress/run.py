@@ -29,6 +29,7 @@ from .settings import WRAPPER_VARIABLE, find_sinks
 from .witness import FORWARDED, Witness, name_signal
 
 if TYPE_CHECKING:
+    from .event_files import EventFiles
     from .explained import Explainer
     from .searcher import Searcher
     from .sinks import Sink
@@ -60,6 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                 searcher.end()
             become(options.command, mask)
         place = _offer_place()
+        events = _find_events(options)
         channels = open_channels(outputs)
         command = Command(options.command, channels=channels, witness=witness, mask=mask)
     except OSError as error:
@@ -67,7 +69,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         warn(f"{options.command[0]}: {error.strerror or error}")
         return 127 if isinstance(error, FileNotFoundError) else 126  # as shells have it
     plan = {"total_steps": options.total_steps, "total_epochs": options.total_epochs}
-    reader = Reader(reporter, None if searcher is None else searcher.search, channels, plan, place)
+    reader = Reader(reporter, None if searcher is None else searcher.search, channels, plan, place, events)
     if explainer is not None:
         reader.explain = explainer.tell
     _follow(command, reader, reporter, channels)
@@ -92,6 +94,16 @@ def _add_for_people(options: Options, sinks: List[Sink]) -> Optional[Explainer]:
         explainer = Explainer(has_pattern=options.pattern is not None)
         sinks.append(explainer)
     return explainer
+
+
+def _find_events(options: Options) -> Optional[EventFiles]:
+    """TensorBoard's event files, before the command adds to them."""
+    directory = options.event_files or os.environ.get("TRAINJOB_PROGRESS_EVENT_FILES")
+    if not directory:
+        return None
+    from .event_files import EventFiles
+
+    return EventFiles(directory)
 
 
 def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequence[Channel]) -> None:
@@ -153,6 +165,7 @@ class Options(NamedTuple):
     total_steps: Optional[int] = None
     total_epochs: Optional[float] = None
     pattern: Optional[str] = None
+    event_files: Optional[str] = None
     bar: bool = False
     explain: bool = False
 
@@ -177,6 +190,12 @@ def _parse(arguments: Sequence[str]) -> Options:
         metavar="REGEX",
         help="how to read a line, in place of what is known: named groups step, total, epoch, epochs, "
         "percentage, message; any other name is a metric",
+    )
+    parser.add_argument(
+        "--event-files",
+        metavar="DIR",
+        help="also read the TensorBoard event files that appear below DIR; default: the variable "
+        "TRAINJOB_PROGRESS_EVENT_FILES",
     )
     parser.add_argument("--bar", action="store_true", help="show what is understood, below the output")
     parser.add_argument(

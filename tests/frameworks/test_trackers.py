@@ -180,8 +180,48 @@ with wandb.init(settings=wandb.Settings(console="off")) as run:
 WRITERS["tensorboardX"] = WRITERS["torch"].replace("torch.utils.tensorboard", "tensorboardX")
 
 
+WRITERS["tensors, as tf.summary"] = """
+import numpy as np
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.util.tensor_util import make_tensor_proto
+writers = {name: EventFileWriter("runs" + name) for name in ("", "/val")}
+def write(run, tag, value, step):
+    tensor = make_tensor_proto(np.float32(value))
+    writers[run].add_event(Event(step=step, summary=Summary(value=[Summary.Value(tag=tag, tensor=tensor)])))
+for step in range(1, 31):
+    write("", "loss", 1 / step, step)
+    write("", "epoch", step / 10, step)
+for each in writers.values():
+    each.flush()
+write("/val", "loss", 0.5, 3)
+for each in writers.values():
+    each.close()
+"""
+
+
+@pytest.mark.parametrize("name", ["tensorboardX", "tensors, as tf.summary", "torch"])
+def test_event_files_are_read_beside_a_command(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tensorboard")
+    pytest.importorskip(name.replace("tensors, as tf.summary", "numpy"))
+    script = WRITERS[name].replace("val.loss", "val/loss")
+    run = (
+        "import subprocess, sys, trainjob_progress.run as run\n"
+        f"open('program.py', 'w').write({script!r})\n"
+        "sys.exit(run.main(['--event-files', 'runs', '--', sys.executable, 'program.py']))"
+    )
+    document = train(tmp_path, run)
+    assert (document["step"], document["epoch"], document["metrics"]["loss"]) == (
+        30,
+        3,
+        pytest.approx(1 / 30),
+    )
+    assert [value for key, value in document["metrics"].items() if key.startswith("val")] == [0.5]
+
+
 @pytest.mark.parametrize("how", ["variable", "call"])
-@pytest.mark.parametrize("name", sorted(WRITERS))
+@pytest.mark.parametrize("name", ["mlflow", "tensorboardX", "torch", "wandb"])
 def test_what_is_logged_to_a_tracker_is_reported_without_a_change_of_it(
     tmp_path: Path, name: str, how: str
 ) -> None:

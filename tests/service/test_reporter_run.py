@@ -363,3 +363,36 @@ def test_a_signal_to_all_before_the_command_is_there_comes_to_it(tmp_path: Path)
         [sys.executable, "-c", EARLY], env=environ, start_new_session=True, timeout=30, check=False
     )
     assert done.returncode == -signal.SIGINT
+
+
+LOGS = """
+import os, time
+from trainjob_progress.trackers import Point
+from trainjob_progress.trackers.tensorboard import EventFile
+writer = EventFile("runs/now")
+for step in range(1, 31):
+    writer.log([Point(float(step), step, {"loss": 1 / step})])
+    print(*({said}))
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [("", 30), ("f'step {step}/60',", 30), ("'epoch 1/1',", 30)],
+    ids=["nothing", "steps", "epochs"],
+)
+def test_event_files_of_tensorboard_are_read_beside_the_output(tmp_path: Path, said: str, step: int) -> None:
+    script = LOGS.replace("{said}", said or "()")
+    directory = {"TRAINJOB_PROGRESS_EVENT_FILES": str(tmp_path / "runs"), "PWD": str(tmp_path)}
+    run = Run(tmp_path, f"import os; os.chdir({str(tmp_path)!r})\n{script}", environ=directory)
+    code, _, errors = run.end()
+    assert (code, errors) == (0, b"")
+    assert (run.document["step"], run.document["metrics"]["loss"]) == (step, pytest.approx(1 / 30))
+    planned = Run(
+        tmp_path,
+        f"import os; os.chdir({str(tmp_path)!r})\n{script}",
+        *("--event-files", str(tmp_path / "runs"), "--total-steps", "30"),
+    )
+    assert planned.end()[0] == 0
+    assert (planned.document["totalSteps"], planned.document["state"]) == (30, "completed")

@@ -14,9 +14,10 @@ import pytest
 from tests.reporting import wait_until
 from trainjob_progress import report, report_metrics
 from trainjob_progress.document import Snapshot
+from trainjob_progress.event_files import EventFiles
 from trainjob_progress.settings import find_sinks
-from trainjob_progress.trackers import MAX_WAITING, Point, TrackerSink
-from trainjob_progress.trackers.tensorboard import EventFile
+from trainjob_progress.trackers import MAX_WAITING, Point, TrackerSink, encode_field
+from trainjob_progress.trackers.tensorboard import _record, check
 
 
 class Kept:
@@ -167,8 +168,79 @@ def test_other_packages_bring_trackers_by_an_entry_point(
     assert "wandb" in said.splitlines()[1]
 
 
-def test_event_files_have_the_checksums_that_their_readers_want(tmp_path: Path) -> None:
+def test_event_files_have_the_checksums_that_their_readers_want() -> None:
     """RFC 3720 B.4: CRC-32C of 32 zeros is 0x8a9136aa; TFRecord masks it."""
     crc = 0x8A9136AA
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    assert EventFile(str(tmp_path))._check(bytes(32)) == struct.pack("<I", masked)
+    assert check(bytes(32)) == struct.pack("<I", masked)
+
+
+def scalar(tag: str, step: int, field: bytes) -> bytes:
+    """An event with one value, whose number is in `field`."""
+    return encode_field(2, step) + encode_field(5, encode_field(1, encode_field(1, tag) + field))
+
+
+def simple(value: float) -> bytes:
+    return b"\x15" + struct.pack("<f", value)
+
+
+def tensor(type_: int, number: int, content: bytes) -> bytes:
+    return encode_field(8, encode_field(1, type_) + encode_field(number, content))
+
+
+def log(directory: Path, *events: bytes, name: str = "events.out.tfevents.1.host") -> Path:
+    directory.mkdir(exist_ok=True, parents=True)
+    with (directory / name).open("ab") as file:
+        for event in events:
+            file.write(_record(event))
+    return directory / name
+
+
+def test_scalars_of_event_files_are_read_as_they_come(tmp_path: Path) -> None:
+    log(tmp_path / "before", scalar("loss", 99, simple(9.0)))
+    files = EventFiles(str(tmp_path))
+    assert files.read(is_last=True) == []
+    picture = encode_field(4, b"x" * 100_000)
+    path = log(
+        tmp_path / "train",
+        encode_field(1, 1.0) + encode_field(3, "brain.Event:2"),
+        scalar("loss", 1, simple(0.5)),
+        scalar("lr", 1, tensor(1, 5, struct.pack("<f", 0.25))),  # float_val
+        scalar("picture", 1, picture),
+        scalar("accuracy", 2, tensor(2, 4, struct.pack("<d", 0.75))),  # tensor_content
+        scalar("histogram", 2, tensor(2, 4, bytes(24))),
+        scalar("text", 2, tensor(7, 8, b"hello")),
+        scalar("epoch_loss", 0, simple(2.0)),  # Keras
+    )
+    log(tmp_path / "validation", scalar("loss", 2, simple(0.125)), name="events.out.tfevents.2.host")
+    assert files.read(is_last=True) == [
+        (1, None, {"loss": 0.5, "lr": 0.25}),
+        (2, None, {"accuracy": 0.75}),
+        (None, 1.0, {"epoch_loss": 2.0}),
+        (2, None, {"validation/loss": 0.125}),
+    ]
+    assert files.read() == []  # it is not time yet
+    whole = _record(scalar("loss", 3, simple(0.0)))
+    with path.open("ab") as file:
+        file.write(whole[:20])
+    assert files.read(is_last=True) == []
+    with path.open("ab") as file:
+        file.write(whole[20:])
+    assert files.read(is_last=True) == [(3, None, {"loss": 0.0})]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 64, _record(b"\xff" * 30), _record(b"\x2a\x7f"), _record(b"\x2b")],
+    ids=["no record", "endless number", "cut field", "group"],
+)
+def test_a_damaged_event_file_is_told_once_and_left(
+    tmp_path: Path, content: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = EventFiles(str(tmp_path / "runs"))
+    path = log(tmp_path / "runs", scalar("loss", 1, simple(0.5)), name="events.out.tfevents.1.a")
+    path.write_bytes(content)
+    log(tmp_path / "runs", scalar("loss", 2, simple(0.25)), name="events.out.tfevents.2.b")
+    assert files.read(is_last=True) == [(2, None, {"loss": 0.25})]
+    assert files.read(is_last=True) == []
+    assert capfd.readouterr().err.count("is read no further") == 1

@@ -29,15 +29,14 @@ class EventFile:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._file: Optional[IO[bytes]] = None
-        self._table = _make_table()
 
     def log(self, points: Sequence[Point]) -> None:
         if self._file is None:
             os.makedirs(self._directory, exist_ok=True)
             name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
             self._file = open(os.path.join(self._directory, name), "ab", buffering=0)  # noqa: SIM115 — until the end
-            self._file.write(self._record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
-        content = b"".join(self._record(_encode(point)) for point in points)
+            self._file.write(_record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
+        content = b"".join(_record(_encode(point)) for point in points)
         written = self._file.write(content)
         if written != len(content):  # a full disk: behind half a record nothing could be read
             self._file.truncate(os.fstat(self._file.fileno()).st_size - (written or 0))
@@ -49,16 +48,19 @@ class EventFile:
             self._file.close()
             self._file = None
 
-    def _record(self, data: bytes) -> bytes:
-        length = struct.pack("<Q", len(data))
-        return length + self._check(length) + data + self._check(data)
 
-    def _check(self, data: bytes) -> bytes:
-        crc = 0xFFFFFFFF
-        for byte in data:
-            crc = self._table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-        crc ^= 0xFFFFFFFF
-        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+def _record(data: bytes) -> bytes:
+    length = struct.pack("<Q", len(data))
+    return length + check(length) + data + check(data)
+
+
+def check(data: bytes) -> bytes:
+    """The masked CRC-32C."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def _encode(point: Point) -> bytes:
@@ -83,3 +85,6 @@ def _make_table() -> list[int]:
             byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
         table.append(byte)
     return table
+
+
+_TABLE = _make_table()
