@@ -110,6 +110,40 @@ def test_sentences_are_short(page: Path) -> None:
     assert long == []
 
 
+def _texts_of_the_program() -> Iterator[Path]:
+    for room in ("visibility_api", "reporter", "deploy", "apiservice", "dashboard/src", "monitoring"):
+        for file in (ROOT / room).rglob("*"):
+            is_text = file.suffix in (".py", ".yaml", ".tpl", ".txt", ".ts", ".tsx")
+            if is_text and "tests" not in file.parts and "node_modules" not in file.parts:
+                yield file
+
+
+def test_every_page_and_heading_that_the_program_names_is_there() -> None:
+    named = set()
+    for file in _texts_of_the_program():
+        named |= set(
+            re.findall(r'(?<![\w/.-])(docs/[\w/-]+\.md)(?:#([\w-]+)|, \\?"([^"\\]+)\\?")?', file.read_text())
+        )
+    assert len(named) > 20
+    for page, anchor, heading in named:
+        assert (ROOT / page).exists(), page
+        text = (ROOT / page).read_text()
+        assert not anchor or anchor in anchors(text), f"{page}#{anchor}"
+        assert not heading or re.search(rf"(?m)^#+ {re.escape(heading)}$", text), f"{page}, {heading}"
+
+
+GOOD_NEWS = {"Finite", "Finished", "Resumed"}  # which need no explanation
+
+
+def test_every_reason_of_a_condition_is_told_in_the_documentation() -> None:
+    told = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    reasons = set()
+    for file in (ROOT / "visibility_api" / "jobs").glob("*.py"):
+        reasons |= set(re.findall(r'"(?:True|False|Unknown)",\s+"([A-Z]\w+)"', file.read_text()))
+    assert len(reasons) > 20
+    assert {each for each in reasons - GOOD_NEWS if f"`{each}`" not in told} == set()
+
+
 def test_every_reason_of_a_diagnosis_has_a_row_that_explains_it() -> None:
     page = Path("docs/diagnose.md").read_text()
     section = page.partition("### The reasons\n")[2].partition("\n## ")[0]

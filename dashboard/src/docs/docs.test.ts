@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 
-import { hasAnchor, helpFor } from "../model/reasons";
+import { hasAnchor, helpFor, MORE } from "../model/reasons";
 import type { Block, Inline, Pages } from "./text";
 import pages from "./pages.json";
 import reasons from "./reasons.json";
@@ -20,7 +20,8 @@ test("the page ships the documentation as it is today", async () => {
 });
 
 test("every link within the documentation leads to a heading that is there", () => {
-  const links = [...Object.values(PAGES).flatMap(linksOfBlocks), ...Object.values(reasons)] as {
+  const told = [...Object.values(reasons), ...Object.values(MORE)];
+  const links = [...Object.values(PAGES).flatMap(linksOfBlocks), ...told] as {
     page: string;
     at: string;
   }[];
@@ -47,7 +48,11 @@ test("a reason has its meaning, what to do, and where that is told", () => {
   });
   expect(helpFor("NoProgressInLog")?.page).toBe("logs"); // where one page refers to the other, the other
   expect(helpFor("PodUnreachable")?.page).toBe("troubleshooting");
-  for (const one of ["OOMKilled", "CrashLoopBackOff", "NonFiniteMetric", "NoAdvance", "NoNewReport", "TooLarge"]) {
+  const explained = ["OOMKilled", "CrashLoopBackOff", "NoNewReport", "TooLarge", "WatchDown", "ReplicaBehind"];
+  // Those of conditions that the page warns of.
+  const alarms = ["NoAdvance", "NonFiniteMetric", "FarAboveUsual", "AboveThreshold", "NoNewStep", "SlowReplica"];
+  alarms.push("NoImprovement", "NoRecentCheckpoint", "BelowThreshold", "NotUsed");
+  for (const one of [...explained, ...alarms]) {
     expect(helpFor(one)?.meaning, one).not.toEqual([]);
   }
 });

@@ -11,7 +11,7 @@ export interface Help extends DocsLink {
 const HELP = reasons as unknown as Record<string, Help>;
 
 /** What the documentation tells outside of its tables. */
-const MORE: Record<string, Help> = {
+export const MORE: Record<string, Help> = {
   NoAdvance: {
     page: "troubleshooting",
     at: "stalled-or-diverged-is-true",
@@ -43,6 +43,18 @@ const MORE: Record<string, Help> = {
     at: "noprogress-is-true",
     meaning: ["three attempts in a row have ended, and none got past the highest step of all before"],
     advice: ["suspend the job until you know why its attempts end: the failure and the log say more"],
+  },
+  SlowReplica: {
+    page: "troubleshooting",
+    at: "straggling-is-true",
+    meaning: ["one rank works far longer on a step than the others, which wait for it"],
+    advice: ["look at its node and its data: the message says which, and what is slow where that is known"],
+  },
+  NotUsed: {
+    page: "troubleshooting",
+    at: "acceleratorsidle-is-true",
+    meaning: ["the run comes further, and no accelerator that it holds is used"],
+    advice: ["see that the program uses them, and that it does not wait for data"],
   },
   NoRecentCheckpoint: {
     page: "troubleshooting",

@@ -65,6 +65,8 @@ const ALARMS: Partial<Record<Flag, "bad" | "warn">> = {
 /** Reasons that say more than the status does. */
 const BY_REASON: Record<string, string> = {
   "Stalled NotTraining": "The job does not train now",
+  "Stalled AtWork": "No step is made, and a rank is at work",
+  "Stalled Finished": "The run has reported its end",
   "AtRisk NotTraining": "The job does not train now",
   "LowGoodput NotTraining": "The job does not train now",
   "AcceleratorsIdle NotTraining": "The job does not train now",
