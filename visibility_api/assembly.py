@@ -117,7 +117,7 @@ def assemble(
     store = MemoryStore(base_revision=1)
     jobs = JobLog(store)
     directory = _DataDirectory(settings.data_dir, settings, jobs, metrics) if settings.data_dir else None
-    token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_review("authn"))
+    token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_authn)
     review_admission = ReviewAdmission()
     identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
     table = KindTable(settings.kinds)
@@ -172,7 +172,7 @@ def assemble(
     request_metrics = RequestMetrics(registry)
     shares = new_shares(Limits())
     authorizer = AccessReviewer(
-        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_review("authz"))
+        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_authz)
     )
     replica_reads = ReplicaReads(
         role, lambda: role.term.replicas if role.term is not None else None, peers, shares

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -81,18 +81,24 @@ class _OfLibraries(logging.Handler):
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
+class Count(Protocol):
+    """Counts one more with these values of the labels, or so many."""
+
+    def __call__(self, *labels: str, number: int = 1) -> None: ...
+
+
 class Metrics:
     """The metrics of this process, except those of requests. No label has a job, a pod or a namespace."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        Gauge("visibility_build_info", "The version that runs.", ["version"], registry=registry).labels(
-            __version__
-        ).set(1)
-        self._probes = Counter(
-            "visibility_probes_total",
-            "Probes of rank 0, by source and outcome.",
-            ["source", "outcome"],
-            registry=registry,
+        def counts(name: str, text: str, *labels: str) -> Count:
+            counter = Counter(name, text, labels, registry=registry)
+            return lambda *values, number=1: counter.labels(*values).inc(number)
+
+        gauge = partial(Gauge, registry=registry)
+        gauge("visibility_build_info", "The version that runs.", ["version"]).labels(__version__).set(1)
+        self._probes = counts(
+            "visibility_probes_total", "Probes of rank 0, by source and outcome.", "source", "outcome"
         )
         self._latency = Histogram(
             "visibility_probe_duration_seconds",
@@ -107,129 +113,83 @@ class Metrics:
             buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 5, 15, 60),
             registry=registry,
         )
-        self._pushes = Counter(
-            "visibility_pushes_total",
-            "Reports that were pushed to this replica, by outcome.",
-            ["outcome"],
-            registry=registry,
+        # Outcomes are those of `pushing/endpoint.py`, WriteBack, Announcer, StateWriter and Keeper.
+        self.count_push = counts(
+            "visibility_pushes_total", "Reports that were pushed to this replica, by outcome.", "outcome"
         )
-        self._reviews = {
-            kind: Counter(
-                f"apiserver_delegated_{kind}_request_total",
-                f"Reviews requested of kube-apiserver ({kind}), by HTTP status.",
-                ["code"],
-                registry=registry,
-            )
-            for kind in ("authn", "authz")
-        }
-        self._write_backs = Counter(
+        self.count_write_back = counts(
             "visibility_write_backs_total",
             "Summaries for TrainJob.status.trainerStatus, by outcome.",
-            ["outcome"],
-            registry=registry,
+            "outcome",
         )
-        self._events = Counter(
-            "visibility_events_total",
-            "Occurrences for Events on jobs, by outcome.",
-            ["outcome"],
-            registry=registry,
+        self.count_event = counts(
+            "visibility_events_total", "Occurrences for Events on jobs, by outcome.", "outcome"
         )
-        self._state_writes = Counter(
-            "visibility_state_writes_total",
-            "States of jobs for the data directory, by outcome.",
-            ["outcome"],
-            registry=registry,
+        self._state_writes = counts(
+            "visibility_state_writes_total", "States of jobs for the data directory, by outcome.", "outcome"
         )
-        self._archived = Counter(
-            "visibility_archived_jobs_total",
-            "Jobs for the archive, by outcome.",
-            ["outcome"],
-            registry=registry,
+        self._archived = counts(
+            "visibility_archived_jobs_total", "Jobs for the archive, by outcome.", "outcome"
         )
-        self.state_bytes = Gauge(
-            "visibility_data_dir_bytes", "Size of the state in the data directory.", registry=registry
+        self.count_unread = counts(
+            "visibility_objects_unread_total",
+            "Objects that were too large or could not be decoded, by collection and reason.",
+            "collection",
+            "reason",
         )
-        self.is_degraded = Gauge(
+        # Under the Go library's names, by HTTP status.
+        self.count_authn, self.count_authz = (
+            counts(
+                f"apiserver_delegated_{kind}_request_total",
+                f"Reviews requested of kube-apiserver ({kind}), by HTTP status.",
+                "code",
+            )
+            for kind in ("authn", "authz")
+        )
+        self.state_bytes = gauge("visibility_data_dir_bytes", "Size of the state in the data directory.")
+        self.is_degraded = gauge(
             "visibility_data_dir_degraded",
             "1 while the data directory cannot be used and state is kept in memory only.",
-            registry=registry,
         )
-        self.waiting_write_backs = Gauge(
-            "visibility_write_backs_waiting", "Jobs whose status is yet to be written.", registry=registry
+        self.waiting_write_backs = gauge(
+            "visibility_write_backs_waiting", "Jobs whose status is yet to be written."
         )
-        self.stretch = Gauge(
+        self.stretch = gauge(
             "visibility_probe_interval_stretch_ratio",
             "How far the time between two probes is stretched by overload; 1 = not at all.",
-            registry=registry,
         )
-        self.waiting_probes = Gauge(
-            "visibility_probes_waiting",
-            "Jobs that are due for a probe and wait for a slot.",
-            registry=registry,
+        self.waiting_probes = gauge(
+            "visibility_probes_waiting", "Jobs that are due for a probe and wait for a slot."
         )
-        self.jobs = Gauge("visibility_jobs", "Training jobs that are served.", registry=registry)
-        self.is_owner = Gauge(
-            "visibility_log_owner",
-            "1 on the replica that owns the jobs: the one that probes.",
-            registry=registry,
+        self.jobs = gauge("visibility_jobs", "Training jobs that are served.")
+        self.is_owner = gauge(
+            "visibility_log_owner", "1 on the replica that owns the jobs: the one that probes."
         )
-        self.certificate_ends = Gauge(
+        self.certificate_ends = gauge(
             "visibility_serving_certificate_expiration_timestamp_seconds",
             "When the serving certificate ends, in seconds since 1970.",
-            registry=registry,
         )
-        self.certificate_lifetime = Gauge(
+        self.certificate_lifetime = gauge(
             "visibility_serving_certificate_lifetime_seconds",
             "How long the serving certificate lasts from its beginning.",
-            registry=registry,
         )
-        self.watches_down = Gauge(
+        self.watches_down = gauge(
             "visibility_watch_down",
             "1 while a watch of this collection has not worked for a minute.",
             ["collection"],
-            registry=registry,
         )
-        self._unread = Counter(
-            "visibility_objects_unread_total",
-            "Objects that were too large or could not be decoded, by collection and reason.",
-            ["collection", "reason"],
-            registry=registry,
-        )
-        self.probed_jobs = Gauge(
-            "visibility_probed_jobs", "Jobs that are probed periodically.", registry=registry
-        )
+        self.probed_jobs = gauge("visibility_probed_jobs", "Jobs that are probed periodically.")
 
     def count_probe(self, source: str, outcome: str, latency_s: float, lateness_s: float) -> None:
         """Count a probe; `outcome` is Reported or the reason of its failure."""
-        self._probes.labels(source, outcome).inc()
+        self._probes(source, outcome)
         self._latency.labels(source).observe(latency_s)
         self._lateness.observe(max(0.0, lateness_s))
 
-    def count_push(self, outcome: str) -> None:
-        """Count a push; `outcome` is one of those in `pushing/endpoint.py`."""
-        self._pushes.labels(outcome).inc()
-
-    def count_write_back(self, outcome: str) -> None:
-        """Count an attempt to write; `outcome` is that of WriteBack."""
-        self._write_backs.labels(outcome).inc()
-
-    def count_event(self, outcome: str) -> None:
-        """Count an occurrence; `outcome` is the Announcer's."""
-        self._events.labels(outcome).inc()
-
     def count_state_writes(self, outcome: str, jobs: int) -> None:
-        """Count states of jobs; `outcome` is the StateWriter's."""
-        self._state_writes.labels(outcome).inc(jobs)
+        """Count states of jobs."""
+        self._state_writes(outcome, number=jobs)
 
     def count_archived(self, outcome: str, jobs: int) -> None:
         """Jobs that were archived, or not."""
-        self._archived.labels(outcome).inc(jobs)
-
-    def count_unread(self, collection: str, reason: str) -> None:
-        """Count an object that was not read; `reason` is the ObjectReader's."""
-        self._unread.labels(collection, reason).inc()
-
-    def count_review(self, kind: str) -> Callable[[str, float], None]:
-        """Counts reviews of one kind, "authn" or "authz", under the Go library's names."""
-        counter = self._reviews[kind]
-        return lambda code, _seconds: counter.labels(code).inc()
+        self._archived(outcome, number=jobs)

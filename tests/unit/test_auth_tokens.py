@@ -208,7 +208,7 @@ async def test_each_call_has_ten_seconds_and_is_counted() -> None:
     """A18, P19."""
     counted: list[str] = []
     api = FakeApi(status=JANE, failures=[ApiError(500), Unreachable("reset")])
-    reviews = ReviewClient(api, PATH, count=lambda code, _seconds: counted.append(code), sleep=api.sleep)
+    reviews = ReviewClient(api, PATH, count=counted.append, sleep=api.sleep)
     await TokenReviewer(reviews).identify("t0ken")
     assert counted == ["500", "<error>", "201"]
     assert api.timeouts_s == [10.0] * 3

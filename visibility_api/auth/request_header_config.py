@@ -9,7 +9,6 @@ is missing or cannot be read keeps its last good value: a bad edit must not lock
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -21,7 +20,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.watch import Watch
 
-from .certificates import CaPool, Clock
+from .certificates import CaPool
 from .client_certificate import ClientCertificates
 from .errors import TrustForbidden, TrustUnusable
 from .front_proxy import FrontProxy, ProxyHeaders
@@ -75,13 +74,10 @@ _ProxyNames = tuple[ProxyHeaders, tuple[str, ...]]  # of its headers, and the al
 class RequestHeaderConfig:
     """Follows the ConfigMap; `trust` is always the current value, replaced as a whole."""
 
-    def __init__(
-        self, *, on_change: Callable[[Trust], None] = lambda _trust: None, clock: Clock = time.time
-    ) -> None:
+    def __init__(self, *, on_change: Callable[[Trust], None] = lambda _trust: None) -> None:
         """`on_change` is called with each new trust, once it is in force; it may raise TrustUnusable."""
         self.trust = Trust()
         self._on_change = on_change
-        self._clock = clock
         self._read: dict[str, str] = {}
         self._client_pool: CaPool | None = None
         self._proxy_pool: CaPool | None = None
@@ -172,7 +168,7 @@ class RequestHeaderConfig:
                 log.warning("client CA kept", key=key, error="missing in the ConfigMap")
             return held
         try:
-            found = CaPool(data[key], name=key.removesuffix("-ca-file"), clock=self._clock)
+            found = CaPool(data[key], name=key.removesuffix("-ca-file"))
         except TrustUnusable as error:
             log.error("client CA not updated", key=key, error=str(error))
             return held

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Protocol
 
 from visibility_api.kube.errors import ApiError, Unreachable
@@ -28,8 +27,8 @@ class Client(Protocol):
         ...
 
 
-# Called once per call: the HTTP status as text or "<error>", and the duration in seconds.
-Count = Callable[[str, float], None]
+# Called once per call: the HTTP status as text or "<error>".
+Count = Callable[[str], None]
 
 
 class ReviewClient:
@@ -40,7 +39,7 @@ class ReviewClient:
         client: Client,
         path: str,
         *,
-        count: Count = lambda _code, _seconds: None,
+        count: Count = lambda _code: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
@@ -67,7 +66,6 @@ class ReviewClient:
         return await self._post_once(body)
 
     async def _post_once(self, body: bytes) -> bytes:
-        began = perf_counter()
         code = "<error>"
         try:
             body_of_response = await self._client.post(self._path, body, timeout_s=TIMEOUT_S)
@@ -77,4 +75,4 @@ class ReviewClient:
             code = str(error.status)
             raise
         finally:
-            self._count(code, perf_counter() - began)
+            self._count(code)

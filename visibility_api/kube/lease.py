@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
@@ -79,7 +79,6 @@ class Lease:
         identity: str,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`identity` names the pod: a process that is started again in it may go on at once."""
         self._client = client
@@ -88,7 +87,6 @@ class Lease:
         self._identity = identity
         self._clock = clock
         self._wall_clock = wall_clock
-        self._sleep = sleep
         self._held_until = -math.inf
         self._epoch = 0
         self._seen = ""  # the version that was found last
@@ -130,7 +128,7 @@ class Lease:
     async def hold(self) -> None:
         """Renew it until that fails for too long, or another process has it."""
         while True:
-            await self._sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S)
             is_ours = await self._tried(self.renew())
             if is_ours is False or not self.is_held:
                 break

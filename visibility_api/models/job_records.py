@@ -9,7 +9,7 @@ from pydantic import Field
 from .meta_v1 import ListMeta, ObjectMeta
 from .subresources import TrainJobProgressHistory
 from .v1alpha1 import JobReference, Metric, ProgressStatus, Steps
-from .wire import Double, Int32, Int64, Time, WireModel
+from .wire import API_VERSION, ApiVersion, Double, Int32, Int64, Time, WireModel
 
 MAX_METRICS = 16  # in a summary
 
@@ -48,10 +48,7 @@ class JobRecord(WireModel):
     """A job of the past: what was known of it when it ended or was deleted."""
 
     kind: Literal["JobRecord"] = Field(default="JobRecord", description="Always JobRecord.")
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ObjectMeta = Field(
         description="The name is that of the job, a dash and the beginning of its uid. Namespace, uid, labels"
         " and creation time are those of the job."
@@ -67,10 +64,7 @@ class JobRecordList(WireModel):
     """JobRecordList is a list of JobRecord."""
 
     kind: Literal["JobRecordList"] = Field(default="JobRecordList", description="Always JobRecordList.")
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ListMeta = Field(default_factory=ListMeta, description="Where the next page begins.")
     items: tuple[JobRecord, ...] = Field(description="One for each job; those that ended last come first.")
 

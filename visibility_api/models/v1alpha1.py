@@ -14,7 +14,7 @@ from pydantic import Field
 from .condition_types import MEANINGS
 from .meta_v1 import Condition, ListMeta, ObjectMeta
 from .sources import MEANINGS as MEANINGS_OF_SOURCES
-from .wire import Double, Int32, Int64, Time, WireModel, map_keyed_by
+from .wire import API_VERSION, ApiVersion, Double, Int32, Int64, Time, WireModel, map_keyed_by
 
 Phase = Literal["Pending", "Initializing", "Running", "Suspended", "Succeeded", "Failed", "Unknown"]
 
@@ -503,10 +503,7 @@ class TrainJobProgress(WireModel):
     kind: Literal["TrainJobProgress"] = Field(
         default="TrainJobProgress", description="Always TrainJobProgress."
     )
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ObjectMeta = Field(
         description="Name, namespace, uid, labels and creation time are those of the job itself. The"
         " resourceVersion is that of this document, which is not stored in etcd."
@@ -531,10 +528,7 @@ class TrainingJob(WireModel):
     of the job, such as pytorchjobs.bert."""
 
     kind: Literal["TrainingJob"] = Field(default="TrainingJob", description="Always TrainingJob.")
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ObjectMeta = Field(
         description="Namespace, uid, labels and creation time are those of the job itself. The"
         " resourceVersion is that of this document, which is not stored in etcd."
@@ -547,10 +541,7 @@ class TrainingJobList(WireModel):
     """TrainingJobList is a list of TrainingJob."""
 
     kind: Literal["TrainingJobList"] = Field(default="TrainingJobList", description="Always TrainingJobList.")
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ListMeta = Field(
         default_factory=ListMeta, description="A watch can continue from its resourceVersion."
     )
@@ -579,10 +570,7 @@ class TrainingJobSums(WireModel):
     """Sums over the jobs of a list: what trainingjobs answers with the query parameter sumBy."""
 
     kind: Literal["TrainingJobSums"] = Field(default="TrainingJobSums", description="Always TrainingJobSums.")
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ListMeta = Field(default_factory=ListMeta, description="Its resourceVersion is the list's.")
     time: Time = Field(description="The end of the window.")
     sum_by: str = Field(description="What the jobs of one group have in common.")
@@ -602,10 +590,7 @@ class TrainJobProgressList(WireModel):
     kind: Literal["TrainJobProgressList"] = Field(
         default="TrainJobProgressList", description="Always TrainJobProgressList."
     )
-    api_version: Literal["visibility.trainer.kubeflow.org/v1alpha1"] = Field(
-        default="visibility.trainer.kubeflow.org/v1alpha1",
-        description="Always visibility.trainer.kubeflow.org/v1alpha1.",
-    )
+    api_version: ApiVersion = API_VERSION
     metadata: ListMeta = Field(
         default_factory=ListMeta, description="A watch can continue from its resourceVersion."
     )

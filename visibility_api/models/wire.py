@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from pydantic import (
@@ -19,6 +19,11 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
+
+API_VERSION: Final = "visibility.trainer.kubeflow.org/v1alpha1"
+ApiVersion = Annotated[
+    Literal["visibility.trainer.kubeflow.org/v1alpha1"], Field(description=f"Always {API_VERSION}.")
+]
 
 
 def _wire_name(name: str) -> str:

@@ -28,7 +28,7 @@ class HttpServer(uvicorn.Server):
 
     drain: Callable[[], None] = staticmethod(lambda: None)  # ends the open watches at shutdown
 
-    def __init__(self, app: AsgiApp, tls: ServingTls, limits: ConnectionLimits | None = None) -> None:
+    def __init__(self, app: AsgiApp, tls: ServingTls) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -45,7 +45,7 @@ class HttpServer(uvicorn.Server):
                 date_header=True,
             )
         )
-        self.connections = Connections(limits or ConnectionLimits())
+        self.connections = Connections(ConnectionLimits())
         self._tls = tls
         self._listeners: list[Listener] = []
 
