@@ -40,19 +40,32 @@ HEALTHY: dict[str, Doing] = {
     "slow loader": (LOADS, False, False, ALL_REDUCE),
     "slow loaders": (LOADS, True, True, None),
 }
-HANGS: dict[str, tuple[Doing, str]] = {  # and the state of the one
-    "collective": ((ALL_REDUCE, False, False, None), ""),
-    "loader": (HEALTHY["slow loader"], ""),
-    "GIL": ((OWN, True, False, ALL_REDUCE), "held"),
-    "SIGSTOP": ((OWN, False, False, ALL_REDUCE), "stopped"),
-    "ended": (((), False, False, ALL_REDUCE), "ended"),
-    "spinning": ((DEVICE, True, False, None), ""),
-    "busy loop": ((OWN, True, True, ALL_REDUCE), ""),
+HANGS: dict[str, tuple[Doing, str, bool]] = {  # and the state of the one, and whether nothing comes to it
+    "collective": ((ALL_REDUCE, False, False, None), "", True),
+    "loader": (HEALTHY["slow loader"], "", True),
+    "loader, of a file": (HEALTHY["slow loader"], "", False),
+    "GIL": ((OWN, False, False, ALL_REDUCE), "held", True),
+    "GIL, spinning": ((OWN, True, False, ALL_REDUCE), "held", True),
+    "SIGSTOP": ((OWN, False, False, ALL_REDUCE), "stopped", True),
+    "ended": (((), False, False, ALL_REDUCE), "ended", True),
+    "spinning": ((DEVICE, True, False, None), "", True),
+    "busy loop": ((OWN, True, True, ALL_REDUCE), "", False),
 }
+SILENT_S = 60.0  # what is healthy gets something so often at least: data, or a worker's turn
 
 
-def capture(rng: random.Random, doing: Doing, still_s: float, at: datetime, *, state: str = "") -> Diagnosis:
-    """Of a run that has stood still for so long; one in twenty pods says nothing."""
+def capture(
+    rng: random.Random,
+    doing: Doing,
+    still_s: float,
+    at: datetime,
+    *,
+    state: str = "",
+    is_silent: bool = False,
+) -> Diagnosis:
+    """`is_silent`: nothing comes to the one that others wait for.
+
+    Of a run that has stood still for so long; one in twenty pods says nothing."""
     frames, is_busy, is_changing, others = doing
     size = rng.choice([2, 4, 8, 16])
     one, pods = rng.randrange(size), []
@@ -61,6 +74,8 @@ def capture(rng: random.Random, doing: Doing, still_s: float, at: datetime, *, s
         shown = tuple(others or ()) if is_other else tuple(frames)
         sampled_s = max(0.0, still_s - rng.uniform(30, 32))
         for_s = sampled_s if is_other or not is_changing else min(sampled_s, rng.uniform(0, 60))
+        idle_s = sampled_s if is_silent else min(sampled_s, rng.uniform(0, SILENT_S))
+        uses = rng.random() < 0.02 if is_other or not is_busy else rng.random() < 0.95
         found = RankState(
             rank=rank,
             step=10,
@@ -68,7 +83,8 @@ def capture(rng: random.Random, doing: Doing, still_s: float, at: datetime, *, s
             frames=shown if sampled_s else (),
             place=place_of(shown if sampled_s else ()),
             for_s=for_s,
-            is_busy=rng.random() < 0.02 if is_other or not is_busy else rng.random() < 0.95,
+            is_busy=uses,
+            idle_s=None if uses or is_busy else idle_s,
             world_size=size,
         )
         pods.append(PodState(name=f"p{rank}", index=rank, ranks=(found,)))

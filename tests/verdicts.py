@@ -36,7 +36,7 @@ class Server:
     def __init__(self, captured: random.Random | None) -> None:
         self.now = T0
         self.captured = captured
-        self.doing, self.state = captures.HEALTHY["evaluation"], ""
+        self.doing, self.state, self.is_silent = captures.HEALTHY["evaluation"], "", False
         self._read_at = T0
         self.tracker = Tracker(
             publish=lambda _: None,
@@ -52,7 +52,9 @@ class Server:
         if self.captured is None or (self.now - self._read_at).total_seconds() < max(APART_S, still_s / 2):
             return
         self._read_at = self.now
-        found = captures.capture(self.captured, self.doing, still_s, self.now, state=self.state)
+        found = captures.capture(
+            self.captured, self.doing, still_s, self.now, state=self.state, is_silent=self.is_silent
+        )
         is_told = found.is_hang or self.has("Stalled")
         self.tracker.diagnosed(REF, found, is_told=is_told)
 
@@ -129,7 +131,7 @@ def judge(
     stalled_after_s = None
     if hangs:
         if doing:
-            server.doing, server.state = captures.HANGS[doing]
+            server.doing, server.state, server.is_silent = captures.HANGS[doing]
         stalled_after_s = _stalled_after_s(server, last)
     else:
         was_stalled = server.stand(last + timedelta(seconds=saving_s)) or was_stalled

@@ -21,10 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
+    from .idleness import Idleness
     from .live_run import LiveRun
 
 INTERVAL_S = 15.0  # between two writes while steps come, but sooner at the beginning
 STACK_INTERVAL_S = 5.0  # between two writes while stacks change
+IDLE_INTERVAL_S = 5.0  # between two looks at what the process and its own do
 WATCHED_S = 10.0  # a shorter run of one rank has no watchdog
 MAX_BYTES = 2048
 QUIET_S = 30.0  # without a step, until the stack is sampled
@@ -82,6 +84,9 @@ class Heartbeat:
         self._position: Optional[tuple[Any, ...]] = None
         self._frames: list[str] = []
         self._sampled_at = self._same_since = 0.0  # Unix seconds
+        self._idleness: Optional[Idleness] = None
+        self._idle_since: Optional[float] = None  # Unix seconds
+        self._asked_s = float("-inf")  # when that was looked at
         self._made_s = float("-inf")
         self._body: Optional[bytes] = None
 
@@ -99,6 +104,7 @@ class Heartbeat:
         has_changed = self._follow_step(at_s)
         if not self._rhythm.is_explained(at_s - self._moved_s):
             has_changed = self._sample() or has_changed
+            self._follow_idleness(at_s)
         age_s = at_s - self._began_s
         if self._watchdog is not None and (self._is_wanted or age_s >= WATCHED_S):
             try:
@@ -147,7 +153,7 @@ class Heartbeat:
         self._position, self._moved_s = position, at_s
         if now.step is not None:
             self._known["step"] = now.step
-        was_still, self._frames = bool(self._frames), []
+        was_still, self._frames, self._idleness = bool(self._frames), [], None
         return was_still
 
     def _sample(self) -> bool:
@@ -165,6 +171,15 @@ class Heartbeat:
         self._frames, self._same_since = frames, self._sampled_at
         return True
 
+    def _follow_idleness(self, at_s: float) -> None:
+        if at_s - self._asked_s < IDLE_INTERVAL_S:
+            return
+        if self._idleness is None:
+            from . import idleness
+
+            self._idleness = idleness.Idleness(idleness.read)
+        self._asked_s, self._idle_since = at_s, self._idleness.look()
+
     def _make(self, at_s: float) -> None:
         self._made_s = at_s
         said = {**self._known, "time": format_time(now_s()), **self._work.find()}
@@ -179,6 +194,8 @@ class Heartbeat:
         self._body = _encode(said)
         while frames:
             times = {"time": format_time(self._sampled_at), "since": format_time(self._same_since)}
+            if self._idle_since is not None:
+                times["idleSince"] = format_time(self._idle_since)
             body = _encode({**said, "stack": {**times, "frames": frames}})
             if len(body) <= MAX_BYTES:
                 self._body = body

@@ -29,6 +29,7 @@ LOADER = (
     "train:main:20",
 )
 OWN = ("train:work:12", "train:main:20")
+SAVES = ("torch.serialization:save:850", "train:main:26")
 BACKWARD = ("torch.autograd.graph:_engine_run_backward:824", "torch._tensor:backward:648", "train:main:31")
 
 
@@ -251,6 +252,7 @@ def test_the_rank_that_others_wait_for_is_named(
 
 
 IDLE: dict[str, Any] = {"is_busy": False}
+STUCK: dict[str, Any] = {"is_busy": False, "idle_s": 90.0}
 
 
 @pytest.mark.parametrize(
@@ -265,6 +267,22 @@ IDLE: dict[str, Any] = {"is_busy": False}
             pods(state(0, **IDLE), state(1, **IDLE | {"for_s": 60.0})), False, id="not for two minutes"
         ),
         pytest.param(pods(state(0, **IDLE), state(1, LOADER, **IDLE)), False, id="data may still come"),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, LOADER, **STUCK)), True, id="nothing comes to its loader"
+        ),
+        pytest.param(pods(state(0, **IDLE), state(1, LOADER, **STUCK | {"idle_s": 60})), False, id="not yet"),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, OWN, state="held", **STUCK)), True, id="the lock is held"
+        ),
+        pytest.param(pods(state(0, **IDLE), state(1, SAVES, **STUCK)), False, id="a volume may still answer"),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, OWN, section="evaluation", **STUCK)),
+            False,
+            id="it marks what it does",
+        ),
+        pytest.param(
+            pods(state(0, **IDLE), *(state(rank, LOADER, **STUCK) for rank in (1, 2))), False, id="most load"
+        ),
         pytest.param(pods(state(0, BARRIER, **IDLE), state(1, OWN, **IDLE)), False, id="a long evaluation"),
         pytest.param(pods(state(0, state="stopped"), state(1, state="stopped")), False, id="nobody waits"),
         pytest.param(pods(state(0, **IDLE)), False, id="one rank alone"),
@@ -493,6 +511,7 @@ Thread 0x00007f12 [python3] (most recent call first):
             printed(file(), TRACE),
             {
                 "state": "held",
+                "idle_s": 2.0,
                 "for_s": 400.0,
                 "frames": ("train.py:work:12", "torch.utils.data.dataloader:__next__:700"),
             },
@@ -521,6 +540,11 @@ Thread 0x00007f12 [python3] (most recent call first):
             printed(file(stack={"frames": [*["m:f:1"] * 12, *LOADER]})),
             {"frames": ("m:f:1",) * 8, "place": place_of(LOADER)},
             id="a few",
+        ),
+        pytest.param(
+            printed(file(stack={"frames": LOADER, "since": time(360), "idleSince": time(100)})),
+            {"idle_s": 100.0},
+            id="nothing comes to it",
         ),
         pytest.param(
             printed(file(section="dataLoading", stack={"frames": ["queue:Queue.get:1", "train.py:load:7"]})),
@@ -631,7 +655,6 @@ def test_hostile_output_makes_a_diagnosis_of_our_own_words(outputs: list[bytes])
 
 
 COMPILES = ("jax._src.compiler:backend_compile:300", "train:main:4")
-SAVES = ("torch.serialization:save:850", "train:main:26")
 USES, NOTHING = (
     "uses a CPU or an accelerator in",
     "uses a CPU or an accelerator, nor changes its place",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from datetime import timedelta
 from typing import Any
@@ -97,6 +98,16 @@ def test_of_very_many_slow_ranks_the_slowest_few_are_compared(monkeypatch: pytes
     )
     assert [each.rank for each in found.slow] == list(range(992, 1000))
     assert compared == list(range(992, 1000))
+
+
+def test_the_spread_of_the_others_is_their_median_distance() -> None:
+    rng = random.Random("spread")
+    for _ in range(300):
+        ordered = sorted(rng.choice([1.0, 2.0, rng.random(), math.inf]) for _ in range(rng.randint(1, 9)))
+        for number in range(1, len(ordered) + 1):
+            middle = rng.uniform(0, 2)
+            expected = sorted(abs(each - middle) for each in ordered)[number - 1]
+            assert straggling._nearest(ordered, middle, number) == pytest.approx(expected)
 
 
 class TestTheCondition:
@@ -330,6 +341,16 @@ class TestRanksOwnFiles:
         reading.read(self.EVEN, self.EVEN)
         assert reading.condition("Straggling") == ("False", "NoSlowReplica")
 
+    def test_nothing_is_known_half_an_hour_after_the_last_reading(self, reading: Reading) -> None:
+        for _ in range(4):
+            reading.read(self.EVEN, SLOW_LOADER)
+        for expected in ("True", "Unknown"):
+            reading.advance(1000)
+            reading.report(int((reading.now - T0).total_seconds()))
+            assert reading.condition("Straggling")[0] == expected
+        reading.read(self.EVEN, SLOW_LOADER)
+        assert reading.condition("Straggling") == ("True", "SlowReplica")
+
     def test_what_rank_0_says_of_the_others_counts_alone(self, bench: Gathering) -> None:
         bench.say(step_seconds=EVEN)
         assert bench.tracker.rounds_apart(REF) == 0
@@ -440,6 +461,10 @@ def test_what_the_accelerators_of_all_pods_do_is_in_the_next_report() -> None:
         bench.observe(Progress(timestamp=bench.now, step=step, metrics=metrics))
         assert dict(bench.last.metrics) == shown
         bench.tracker.worked(REF, ranks)
+    heir = bench.heir()
+    heir.job(JOB)
+    heir.observe(Progress(timestamp=heir.now, step=4, metrics=own))
+    assert dict(heir.last.metrics) == dict(own) | of_all
     bench.advance(900)  # not read since
     bench.observe(Progress(timestamp=bench.now, step=9, metrics=own))
     assert dict(bench.last.metrics) == dict(own)

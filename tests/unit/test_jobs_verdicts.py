@@ -55,7 +55,10 @@ class TestSimulatedRuns:
         assert not any(each.was_stalled for each in some)
         assert sum(each.stalled_after_s is not None for each in some) >= 0.95 * RUNS
 
-    @pytest.mark.parametrize(("hang", "least"), [("collective", 0.5), ("SIGSTOP", 0.5), ("GIL", 0.0)])
+    @pytest.mark.parametrize(
+        ("hang", "least"),
+        [("collective", 0.5), ("SIGSTOP", 0.5), ("GIL", 0.5), ("loader", 0.5), ("GIL, spinning", 0.0)],
+    )
     def test_what_ranks_show_tells_a_hang_sooner_and_no_healthy_run_stalls(
         self, hang: str, least: float
     ) -> None:

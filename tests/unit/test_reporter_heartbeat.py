@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
-from trainjob_progress import heartbeat, report, stacks, track
+from trainjob_progress import heartbeat, idleness, report, stacks, track
 from trainjob_progress.document import prepare
 from trainjob_progress.heartbeat import MAX_BYTES, QUIET_S, USUAL, Heartbeat, Rhythm
 from trainjob_progress.live_run import LiveRun
@@ -102,11 +102,13 @@ def test_a_rank_that_does_not_get_on_says_where_it_is_until_it_goes_on(
 ) -> None:
     monkeypatch.setattr(heartbeat, "QUIET_S", 0.0)
     monkeypatch.setattr(heartbeat, "STACK_INTERVAL_S", 0.1)
+    monkeypatch.setattr(heartbeat, "IDLE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(idleness, "read", lambda: (0.0, 0, frozenset()))
     here, seen = threading.Event(), dict[str, Any]()
     with report(total_steps=9, rank=rank) as r:
 
         def watch() -> None:
-            wait_until(lambda: ".wait:" in str(seen.update(read(path, rank or 0)) or seen.get("stack")))
+            wait_until(lambda: "idleSince" in (seen.update(read(path, rank or 0)) or seen.get("stack", ())))
             here.set()
 
         threading.Thread(target=watch).start()
@@ -115,7 +117,7 @@ def test_a_rank_that_does_not_get_on_says_where_it_is_until_it_goes_on(
         [wait, place, *_] = stack["frames"]
         assert (wait.split(":")[0], place.split(":")[0]) == ("threading", "threading")
         assert any(f"{__name__}:test_a_rank_that_does_not" in frame for frame in stack["frames"])
-        assert stack["since"] <= stack["time"] <= seen["time"]
+        assert max(stack["since"], stack["idleSince"]) <= stack["time"] <= seen["time"]
         monkeypatch.setattr(heartbeat, "QUIET_S", QUIET_S)
         r.step()
         wait_until(lambda: "stack" not in read(path, rank or 0))
@@ -493,3 +495,64 @@ def _all_is_over() -> Iterator[None]:
     yield
     report(sinks=[])
     wait_until(lambda: count_threads() == 0)
+
+
+class Doing:
+    """What a process and its own do, as the kernel would say it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.cpu_s, self.received, self.tasks = 0.0, 0, frozenset({7, 8})
+        self.is_waiting = True
+
+    def read(self) -> idleness.Activity | None:
+        return (self.cpu_s, self.received, self.tasks) if self.is_waiting else None
+
+
+@pytest.mark.parametrize(
+    ("change", "is_idle"),
+    [
+        ({"cpu_s": 0.05, "received": 5000}, True),
+        ({"cpu_s": 1.0}, False),
+        ({"received": 50_000}, False),
+        ({"tasks": frozenset({7, 9})}, False),
+        ({"is_waiting": False}, False),
+    ],
+    ids=str,
+)
+def test_a_process_is_idle_while_neither_it_nor_its_own_do_or_get_anything(
+    change: dict[str, Any], is_idle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doing = Doing()
+    monkeypatch.setattr(
+        idleness, "time", SimpleNamespace(monotonic=lambda: doing.now_s, time=lambda: doing.now_s)
+    )
+    watched = idleness.Idleness(doing.read)
+    assert watched.look() is None
+    for _ in range(3):
+        doing.now_s += 5
+        assert watched.look() == 1000
+    doing.now_s += 5
+    for name, value in change.items():
+        setattr(doing, name, value)
+    assert watched.look() == (1000 if is_idle else None)
+
+
+@pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="by Linux's /proc")
+@pytest.mark.parametrize("script", ["input()", "while True: pass"])
+def test_a_child_that_waits_for_a_pipe_is_counted_and_so_is_what_one_spends(script: str) -> None:
+    command = (sys.executable, "-c", f"print(1, flush=True)\n{script}")
+    seen: list[idleness.Activity] = []
+
+    def is_seen() -> bool:
+        found = idleness.read()
+        seen.extend([found] if found is not None and child.pid in found[2] else [])
+        return bool(seen) and (script == "input()" or seen[-1][0] > seen[0][0] + 0.2)
+
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            wait_until(is_seen)
+        finally:
+            child.kill()

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from .claims import Seen
 from .places import COLLECTIVE
+from .reading import RankState
 from .result import AT_WORK, IDLE
 
 STILL_S = 80.0  # at one place: stacks are sampled from half a minute after the last step on
 GONE = ("ended", "over", "stopped")
 # Which may keep a CPU busy for minutes without another stack, in C.
 _LONG = ("Compiling", "InCheckpoint", "InDataLoader")
+_OWN = ("InDataLoader", "InOwnCode", "Sleeps", "WaitsForLocal")
 _TAKES_LONG = ("Compiling", "InCheckpoint")
 _SECTIONS = {
     "evaluation": "marks an evaluation",
@@ -24,21 +26,34 @@ def is_hang(seen: Sequence[Seen]) -> bool:
     """Whether no rank has worked for two minutes, and nothing that is known of them could end that.
 
     Each waits at one place in a collective or in the backward pass, without CPU or accelerator, or is gone.
-    What waits for data, storage, a service or a process of its own may go on by itself.
+    The one that they wait for is stuck. What waits for storage or a service, or has a worker that does, may
+    go on by itself.
     """
-    waiting = [each.state for each in seen if each.state.state not in GONE]
+    states = [each.state for each in seen if each.state.state not in GONE]
+    waiting = [state for state in states if _waits_for_others(state)]
+    others = [state for state in states if not _waits_for_others(state)]
     return (
         len(seen) > 1
-        and all(
-            state.state == ""
-            and state.place.reason in ("InCollective", "InBackward")
-            and state.place.where not in ("send", "recv")  # from and to whom is not known
-            and state.is_busy is False
-            and (state.for_s or 0.0) >= STILL_S
-            for state in waiting
-        )
-        and bool(waiting)
+        and len(waiting) >= max(1, len(others))
+        and all(state.is_busy is False and (state.for_s or 0.0) >= STILL_S for state in states)
+        and all(map(_is_stuck, others))
     )
+
+
+def _waits_for_others(state: RankState) -> bool:
+    """From and to whom it sends and receives is not known."""
+    place = state.place
+    return (
+        state.state == ""
+        and place.reason in ("InCollective", "InBackward")
+        and place.where not in ("send", "recv")
+    )
+
+
+def _is_stuck(state: RankState) -> bool:
+    """Whether nothing came to it for long, and what it waits for is in its own processes."""
+    is_known = state.state == "held" or (state.state == "" and state.place.reason in _OWN)
+    return is_known and state.section not in _SECTIONS and (state.idle_s or 0.0) >= STILL_S
 
 
 def weigh(seen: Sequence[Seen], *, is_whole: bool) -> tuple[str, str]:

@@ -70,6 +70,9 @@ _WAITS = (
 )  # fmt: skip
 
 
+_STUCK = ("a lock", "its sleep to end")  # C code that holds the interpreter's lock there ends by nobody else
+
+
 class RankWork(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A rank's own work for a step over the last minute, in seconds, as its reporter measures it."""
 
@@ -96,6 +99,7 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     frames: tuple[str, ...] = ()
     for_s: float | None = None  # so long at least
     is_busy: bool | None = None  # it used a CPU, or its accelerator
+    idle_s: float | None = None  # for so long it has done nothing that may end by itself, as far as is seen
     call: str = ""  # what it waits for, by the kernel
     section: str = ""  # of SECTIONS, the one that it marks
     has_file: bool = True  # the reporter writes of it
@@ -194,6 +198,12 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         frames, since = (), None
     step_at = _age_s(printed.now, _time(file.get("stepTime")))
     is_sampled = frames and since is not None
+    call = process.call if process is not None else ""
+    idle_since = None
+    if state == "held" and call in _STUCK:
+        idle_since = written
+    elif state == "":
+        idle_since = _time(stack.get("idleSince"))
     marked = file.get("section")
     section = marked if isinstance(marked, str) and marked in SECTIONS else ""
     return RankState(
@@ -208,7 +218,8 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
         if step_at is None
         else step_at,
         is_busy=is_busy,
-        call=process.call if process is not None else "",
+        idle_s=None if is_busy is not False else _age_s(printed.now, idle_since),
+        call=call,
         world_size=count(file.get("worldSize")),
         began=began.timestamp() if began is not None else None,
         written=written.timestamp() if written is not None else None,

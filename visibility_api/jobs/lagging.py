@@ -14,7 +14,7 @@ from visibility_api.reports.ranks import Ranks
 from .clock import later
 from .evidence import is_stalled
 from .job import Phase
-from .record import Record
+from .record import FRESH_INTERVALS, Record
 from .reporting import NOT_TRAINING, PLAIN, Found, Rule
 from .straggling import REPORTS, Slow
 
@@ -25,6 +25,7 @@ _SLOWEST = {  # of RankRow.slowest: what it is, and what to do
 }
 _ANY = ("", "Check its node, its accelerator and its data.")
 YOUNG_S = 3600.0  # a run, whose ranks may turn out to write files
+OLD_S = 1800.0  # a comparison: rounds are five minutes apart, and late where there are many pods
 SELDOM = 12  # rounds apart, of one whose ranks have written none
 
 
@@ -59,7 +60,12 @@ def is_doubtful(record: Record) -> bool:
     return any(not each.lags for each in record.gathered.slow)
 
 
-def _find_straggling(record: Record, _now: datetime) -> Found | None:
+def _is_old(record: Record, at: datetime, now: datetime) -> bool:
+    age_s = (now - later(at, -record.clock.ahead_s)).total_seconds()
+    return age_s > max(OLD_S, FRESH_INTERVALS * record.interval_s)
+
+
+def _find_straggling(record: Record, now: datetime) -> Found | None:
     """Not there unless rank 0 reports of the others, in this attempt."""
     gathered, report = record.gathered, record.report
     if not gathered.reports or gathered.attempt != record.attempt or report is None:
@@ -68,6 +74,8 @@ def _find_straggling(record: Record, _now: datetime) -> Found | None:
         return None
     if not record.is_current or record.job.phase is not Phase.RUNNING or report.is_final:
         return "False", NOT_TRAINING, PLAIN
+    if gathered.at is not None and _is_old(record, gathered.at, now):
+        return "Unknown", "NotJudged", "The ranks were not compared for half an hour or longer."
     lagging = gathered.lagging
     if lagging:
         return "True", "SlowReplica", _describe_slow(lagging)

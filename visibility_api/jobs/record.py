@@ -96,6 +96,8 @@ class State(msgspec.Struct, kw_only=True, array_like=True):
     missed: Refused | None = None  # `refused` of an earlier attempt
     idle: Idleness | None = None  # of the accelerators, by the last report that says how busy they are
     look: Look | None = None  # what its ranks showed when they were read last, told or not
+    # When all ranks' files were read last, and what they said of their accelerators: names and values.
+    accelerators_of_all: tuple[datetime, tuple[tuple[str, str], ...]] | None = None
 
 
 class Record(State, kw_only=True):
@@ -107,9 +109,6 @@ class Record(State, kw_only=True):
     attempts: tuple[str, ...] = ()
     is_current: bool = False  # `report` is of the attempt that runs now, or that the job has ended with
     read_at: dict[str, datetime] = {}  # when each reporter of this attempt last was
-    accelerators_of_all: tuple[datetime, tuple[tuple[str, str], ...]] | None = (
-        None  # when, and what ranks said
-    )
     history: JobHistory | None = None  # None: nothing was reported yet
     fruitless: int = 0  # attempts in a row without a new step, as the account has it
     wasted_s: float | None = None  # held for nothing, by the account

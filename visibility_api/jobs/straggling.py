@@ -14,6 +14,7 @@ most of its step: else something else sets the pace, such as accelerators.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime
 from heapq import nlargest
@@ -60,7 +61,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     attempt: str = ""  # Rank0.attempt
     mark: int = 0  # of the last report
     reports: int = 0  # that were evaluated, up to REPORTS
-    at: datetime | None = None  # of the last report whose steps were compared, and these
+    at: datetime | None = None  # of the last report whose ranks were compared, and their steps
     steps: tuple[tuple[int, int], ...] = ()
     slow: tuple[Slow, ...] = ()
     is_median: bool = False  # the last report was of the ranks' own files
@@ -83,7 +84,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         step_s = [(row, row.step_s) for row in ranks.rows if row.step_s is not None]
         factor = factor or (1 / SCORE if ranks.is_median else FACTOR)
         if step_s:
-            return replace(self._evaluated(step_s, at, factor, LASTING_S), mark=ranks.mark)
+            return replace(self._evaluated(step_s, at, factor, LASTING_S), mark=ranks.mark, at=at, steps=())
         steps = tuple([(row.rank, row.step) for row in ranks.rows if row.step is not None])
         compared = self._compared(ranks.rows, at)
         if compared is None:
@@ -128,11 +129,11 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         ]
         new = nlargest(MAX_SLOW, (each for each in candidates if each[1] not in held))
         compared = {rank for _, rank in (*new, *(each for each in candidates if each[1] in held))}
-        for row, seconds in step_s:
+        for row, seconds in [each for each in step_s if each[0].rank in compared or each[0].rank in held]:
             before = held.pop(row.rank, None)
             if row.rank in compared:
                 others = ordered.copy()
-                others.remove(seconds)
+                del others[bisect_left(others, seconds)]
                 middle_s = _median(others)
                 usual_s = others[0] if self.is_median else middle_s
                 if seconds > factor * usual_s and _is_beyond(seconds, others, middle_s):
@@ -170,8 +171,19 @@ def _is_beyond(seconds: float, others: Sequence[float], middle_s: float) -> bool
     """Whether the spread of the others does not explain it."""
     if not middle_s < math.inf:
         return False
-    deviation_s = _DEVIATION * _median(sorted(abs(each - middle_s) for each in others))
-    return seconds > middle_s + SPREADS * deviation_s
+    half = (len(others) + 1) // 2
+    distances_s = (_nearest(others, middle_s, half), _nearest(others, middle_s, len(others) + 1 - half))
+    return seconds > middle_s + SPREADS * _DEVIATION * sum(distances_s) / 2
+
+
+def _nearest(ordered: Sequence[float], middle: float, number: int) -> float:
+    """How far from `middle` the so many nearest ones are: they stand side by side."""
+    first = bisect_left(
+        range(len(ordered) - number),
+        1,
+        key=lambda at: middle - ordered[at] <= ordered[at + number] - middle,
+    )
+    return max(middle - ordered[first], ordered[first + number - 1] - middle)
 
 
 def _goes_on(before: Slow | None, found: Slow, lasting_s: float) -> Slow:
