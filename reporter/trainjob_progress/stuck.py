@@ -13,12 +13,13 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Optional
+    from typing import Optional
 
-ASIDE = 200  # a descriptor: a new file gets the lowest number that is free
+MOST = 4096  # the descriptor is below that and high: a new file gets the lowest number that is free
 _CREDENTIALS = 12  # bytes of struct ucred, which begins with the process
 MAX_READ = 64  # messages at once
-_ends: Optional[tuple[Any, int]] = None  # what we read, and where Python writes
+_ends: Optional[tuple[int, int]] = None  # what we read, and where Python writes
+_opened: Optional[os.stat_result] = None  # the latter, which a program may have closed since
 
 
 def listen() -> None:
@@ -26,7 +27,7 @@ def listen() -> None:
 
     Nor in a program that has not imported ctypes: its calls in C are Python's own, which a signal interrupts.
     """
-    global _ends
+    global _ends, _opened
     if "ctypes" not in sys.modules or "trio" in sys.modules or not sys.platform.startswith("linux"):
         return  # trio warns when it finds a descriptor
     if _is_in_event_loop():
@@ -34,6 +35,7 @@ def listen() -> None:
     try:
         if _ends is None:
             _ends = _open()
+            _opened = os.fstat(_ends[1])
         before = signal.set_wakeup_fd(_ends[1], warn_on_full_buffer=False)
     except (OSError, ValueError):  # too many are open; or not the main interpreter
         return
@@ -49,18 +51,44 @@ def stop() -> None:
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
 
 
+def check() -> None:
+    """On the main thread, at times: nothing may be written into a file of the program's by that number."""
+    global _ends
+    if _ends is None:
+        return
+    try:
+        is_own = _opened is not None and os.path.samestat(_opened, os.fstat(_ends[1]))
+    except OSError:
+        is_own = False
+    if is_own:
+        return
+    stop()
+    _ends = None
+
+
 def has_come(number: int) -> bool:
     """Whether the signal has come to this process since the last call."""
-    found = False
-    for _ in range(MAX_READ if _ends is not None else 0):
-        try:
-            numbers, about, _, _ = _ends[0].recvmsg(4096, 64)  # type: ignore[index]
-        except OSError:  # no more
-            break
-        if not numbers:
-            break
-        pids = [int.from_bytes(data[:4], sys.byteorder) for _, _, data in about if len(data) == _CREDENTIALS]
-        found = found or (number in numbers and pids == [os.getpid()])
+    ends, found = _ends, False
+    if ends is None:
+        return False
+    import _socket
+
+    try:
+        source = _socket.socket(fileno=ends[0])  # an object that is kept would warn at the interpreter's end
+    except OSError:  # the program has closed it
+        return False
+    try:
+        source.setblocking(False)
+        for _ in range(MAX_READ):
+            numbers, about, _, _ = source.recvmsg(4096, 64)
+            pids = [data[:4] for *_, data in about if len(data) == _CREDENTIALS]
+            found = found or (number in numbers and pids == [os.getpid().to_bytes(4, sys.byteorder)])
+            if not numbers:
+                break
+    except OSError:  # no more
+        pass
+    finally:
+        source.detach()
     return found
 
 
@@ -78,11 +106,15 @@ def _is_in_event_loop() -> bool:
     return events is not None and getattr(events, "_get_running_loop", lambda: None)() is not None
 
 
-def _open() -> tuple[Any, int]:
+def _open() -> tuple[int, int]:
     import _socket
     import fcntl
+    import resource
 
+    aside = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 2**63, MOST) - 16
     made = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
     made[0].setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
-    numbers = [fcntl.fcntl(one.detach(), fcntl.F_DUPFD_CLOEXEC, ASIDE) for one in made]
-    return _socket.socket(fileno=numbers[0]), numbers[1]
+    numbers = [fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, aside) for one in made]
+    for one in made:
+        one.close()
+    return numbers[0], numbers[1]

@@ -66,6 +66,7 @@ def watch_again() -> None:
     """Come back on top of a handler that was set since."""
     if not _flushes or threading.current_thread() is not threading.main_thread():
         return
+    stuck.check()
     before = signal.getsignal(signal.SIGTERM)
     # None: not Python's, it could not be called. Ignored: then nothing ends, and children inherit it so.
     if before is None or before == signal.SIG_IGN or isinstance(before, _Handler):

@@ -192,7 +192,11 @@ c.pthread_mutex_lock(lock)
 def test_without_a_handler_a_process_that_hangs_in_c_ends_at_once(tmp_path: Path) -> None:
     """Seen: by SIGKILL, after the whole grace period."""
     path = tmp_path / "progress.json"
-    script = PREAMBLE + HANG + "r = report(total_steps=10); r.step(4); print(flush=True)\n"
+    script = (
+        PREAMBLE
+        + HANG
+        + "import socket; socket.setdefaulttimeout(60)\nr = report(total_steps=10); r.step(4); print(flush=True)\n"
+    )
     script += "c.pthread_mutex_lock(lock)"
     environ = {"PYTHONPATH": str(ROOT / "reporter"), "TRAINJOB_PROGRESS_FILE": str(path)}
     with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as training:
@@ -242,6 +246,27 @@ with report(total_steps=1) as r:
 assert signal.set_wakeup_fd(-1) == own
 """
     assert run(tmp_path, script)[:2] == (0, "")
+
+
+def test_no_signal_is_written_into_a_file_that_got_the_number_of_a_descriptor_that_the_program_has_closed(
+    tmp_path: Path,
+) -> None:
+    script = f"""
+import ctypes
+from trainjob_progress import stuck
+signal.signal(signal.SIGUSR1, lambda *_: None)
+with report(total_steps=3) as r:
+    number = stuck._ends[1]
+    os.closerange(3, number + 9)
+    while not r.is_due: time.sleep(0.01)
+    r.step()
+    file = os.open({str(tmp_path / "file")!r}, os.O_RDWR | os.O_CREAT)
+    os.dup2(file, number)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    r.step(2)
+print(os.fstat(file).st_size)
+"""
+    assert run(tmp_path, script)[:2] == (0, "0\n")
 
 
 def test_a_run_that_outlives_a_sigterm_and_keeps_its_plan_is_finished(tmp_path: Path) -> None:
