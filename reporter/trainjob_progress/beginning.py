@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Mapping, Optional, Sequence
 
+    from .best import Extreme
     from .call_site import Loop
-    from .live_run import Extreme
     from .sinks import Sink
 
 _last: Optional[LiveRun] = None  # that was begun
@@ -113,7 +113,8 @@ def begin(
                     f"wait_s={show(reporter._wait_s)} is no number of seconds: {used_s:g} is used"
                 )
             reporter._wait_s = wait_s
-        said.update(reporter._run.follow_best(best))
+        run = reporter._run
+        said.update((run.main or run)._best.follow(best))
         for about, text in said.items():
             reporter._say(about, text)
     except Exception as error:

@@ -196,6 +196,16 @@ class Level:
         return self._total_steps if self._is_loop else self._total_epochs
 
 
+def find_counted(levels: Sequence[Level]) -> Sequence[Level]:
+    """Of the open levels those whose steps and epochs are shown."""
+    counted = []
+    for level in tuple(levels):
+        if not level._counts:
+            break
+        counted.append(level)
+    return counted
+
+
 def find_position(levels: Sequence[Level]) -> Position:
     """Where the open `levels`, outermost first, have come to together."""
     level, inside = levels[0], levels[1:]

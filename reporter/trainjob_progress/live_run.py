@@ -12,35 +12,42 @@ import time
 from _thread import get_ident
 from queue import Empty
 
-from . import document, extremes, flows, forks, marks, redaction, settings, termination
-from .document import MAX_METRICS, MAX_TEXT, Snapshot, now_s
+from . import document, extremes, flows, forks, marks, message, redaction, settings, termination
+from .best import Best
+from .document import MAX_METRICS, Snapshot, now_s
 from .estimate import Pace, find_percentage
-from .levels import find_position
+from .levels import find_counted, find_position
 from .publisher import Publisher, wait_for_end, warn
-from .values import Held, read_held, read_ready, show, to_metrics
+from .values import Held, read_held, read_ready, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
-    from typing import Any, Callable, Literal, Optional, Sequence
+    from typing import Any, Callable, Optional, Protocol, Sequence
 
-    from .accelerators import Accelerators
     from .extremes import Spans
     from .flows import Flow
-    from .heartbeat import Heartbeat
     from .levels import Level, Position
+    from .message import Earlier
     from .sinks import Sink
     from .values import Number
 
-    Extreme = Literal["min", "max"]
+    class Beat(Protocol):
+        """A thread of its own calls it now and then; it notes of a run what it finds itself."""
+
+        interval_s: float
+
+        def look(self) -> Any:  # noqa: ANN401 — whatever `write` takes
+            """A new object when there is something to write."""
+
+        def write(self, found: Any, /) -> None: ...  # noqa: ANN401
+        def close(self) -> None: ...
+
 
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
 BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
 PAUSE_S = 0.1  # how long a fork waits for a write to end
-MAX_SHOWN = 3  # runs beside another one or before it, in its message
-MAX_NOTE = 100  # characters of one before it
-# How runs of this process have ended that failed or have a name: how many, and the last of them.
-earlier: tuple[int, tuple[str, ...]] = (0, ())
+earlier: Earlier = (0, ())  # runs of this process
 lost: set[str] = set()  # kinds of errors that were said: one that meets a run meets the next one too
 STATES = {"finished": "completed", "stopped": "completed", "preempted": "running", "failed": "failed"}
 
@@ -102,7 +109,7 @@ class LiveRun:
         self._pid = os.getpid()
         self._rank: Optional[int] = None
         self._attempt: Optional[int] = None
-        self._best: dict[str, tuple[Extreme, Optional[Number]]] = {}  # of metrics, with the best value so far
+        self._best = Best()
         self._start_time = now_s()
         self._before = earlier  # as it was when this run began
 
@@ -126,7 +133,7 @@ class LiveRun:
         termination.watch(self._terminate)
         self._start_threads()
 
-    def start_beat(self, beat: Heartbeat, devices: Optional[Accelerators], after: Optional[LiveRun]) -> None:
+    def start_beat(self, beat: Beat, devices: Optional[Beat], after: Optional[LiveRun]) -> None:
         """Begin to write this rank's own file, which is all that another rank writes; and read `devices`."""
         document.prepare()
         if self.marks is None:
@@ -208,13 +215,13 @@ class LiveRun:
             step = level._step
             span.note(value, None if step is None else step + n)
         else:
-            step = find_position(_find_counted(self.levels)).step
+            step = find_position(find_counted(self.levels)).step
             span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)
 
     def find_step(self) -> Optional[int]:
         """That is shown."""
         levels = (self.main or self).levels
-        return find_position(_find_counted(levels)).step if levels else None
+        return find_position(find_counted(levels)).step if levels else None
 
     def collect(self) -> None:
         """Turn what was handed over into the newest snapshot, on the training thread."""
@@ -250,7 +257,7 @@ class LiveRun:
             return
         self._read_values()
         metrics = self._find_metrics()
-        self._add_best(metrics, {})
+        self._best.add_to(metrics, {})
         self._final = final.replace(metrics=metrics, timestamp=now_s())
         for publisher in self._publishers:
             if publisher.takes_more and not publisher.is_running:
@@ -286,7 +293,7 @@ class LiveRun:
         if self.values is not None:
             self.values.clear()
         self.seen, self._results = {}, {}
-        self._best = {name: (which, None) for name, (which, _) in self._best.items()}
+        self._best.begin_again()
         if self.marks is not None:
             self.marks.checkpoint = None
         self.remaining_s = self.ranks = self.message = None
@@ -310,24 +317,10 @@ class LiveRun:
         self._note("failed" if self.is_fault else "ended")
         self.abandon()
 
-    def follow_best(self, wanted: Any) -> dict[str, str]:  # noqa: ANN401 — whatever was given
-        """Show the best values of these metrics too. Returns what is to be said of wrong ones, by name."""
-        said = {}
-        best = (self.main or self)._best
-        if wanted is not None and not isinstance(wanted, dict):
-            said["best"] = f"best={show(wanted)} is left out: a dictionary of names is needed"
-        for name, which in wanted.items() if isinstance(wanted, dict) else ():
-            if isinstance(name, str) and which in ("min", "max"):
-                if best.get(name, ("",))[0] != which:  # a loop names them in each of its rounds
-                    best[name] = which, None
-            else:
-                said["best"] = f'best={show(wanted)}: {show(name)} is left out: "min" or "max" is needed'
-        return said
-
     def _note(self, ending: Optional[str]) -> None:
         """For the message of those that come after it."""
         before = self._before
-        levels = _find_counted(self.levels)
+        levels = find_counted(self.levels)
         if levels and (ending in ("failed", "ended") or levels[0]._name is not None):
             self.note_attempt(levels[0]._name, ending or "ended", find_position(levels))
             self._before = before
@@ -337,9 +330,7 @@ class LiveRun:
         global earlier
         if self.main is not None or not self._publishers:
             return
-        count, last = earlier
-        text = f"{name or 'an attempt'} {ending} at {_show_position(at)}"
-        self._before = earlier = count + 1, (*last, text[:MAX_NOTE])[-MAX_SHOWN:]
+        self._before = earlier = message.note(earlier, name, ending, at)
 
     def abandon(self) -> None:
         """Stop without a last document: another run takes this one's place."""
@@ -656,7 +647,8 @@ class LiveRun:
             self.marks.read(is_over=self.ending is not None) if self.marks is not None else ((), None)
         )
         self._drain(metrics)
-        counted = _find_counted(levels)
+        counted = find_counted(levels)
+        beside = [(one.message, tuple(one.levels)) for one in self.beside[: message.MAX_SHOWN]]
         position = find_position(counted)
         step, total = position.step, position.total_steps
         if step is None and counted[0]._step is not None:
@@ -693,7 +685,7 @@ class LiveRun:
             percentage=percentage,
             remaining_s=None if remaining_s is None else round(remaining_s),
             metrics=metrics,
-            message=self._say_message(counted, levels[len(counted) :]),
+            message=message.say(self.message, counted, levels[len(counted) :], beside, self._before),
             rank=self._rank,
             attempt=self._attempt,
             rate=self._pace.steps_per_s(),
@@ -711,21 +703,9 @@ class LiveRun:
         for one in (self, *tuple(self.beside)):
             seen, one.seen = one.seen, {}
             noted.update({name: seen[name] for name in seen if one is self or name not in own})
-        self._add_best(metrics, noted)
+        self._best.add_to(metrics, noted)
         if noted:
             extremes.keep(self._between, extremes.take(noted, metrics))
-
-    def _add_best(self, metrics: dict[str, Any], noted: Spans) -> None:
-        """`noted`: what the metrics were since the last sample."""
-        for name, (which, before) in tuple(self._best.items()):
-            values = [before, metrics.get(name)]
-            if name in noted:
-                values += [noted[name].low, noted[name].high]
-            known = [one for one in values if isinstance(one, (int, float)) and one - one == 0]
-            if known and len(metrics) < MAX_METRICS:
-                best = min(known) if which == "min" else max(known)
-                self._best[name] = which, best
-                metrics[f"best_{name}"[:MAX_TEXT]] = best
 
     def _find_metrics(self) -> dict[str, Any]:
         values = (self.values or {}).copy()
@@ -735,43 +715,3 @@ class LiveRun:
         for name, amount in self._system.items():
             values.setdefault(name, amount)
         return to_metrics(values)
-
-    def _say_message(self, counted: Sequence[Level], uncounted: Sequence[Level]) -> Optional[str]:
-        named = [*(level._name for level in counted), self.message]
-        if uncounted:
-            named.append(_find_name(uncounted, "" if self.message else "another loop"))
-        said = ": ".join(part for part in named if part)
-        if uncounted:
-            said = f"{said} {_show_count(uncounted)}"
-        parts = [said] if said else []
-        for one in self.beside[:MAX_SHOWN]:
-            levels = tuple(one.levels)
-            if levels:
-                parts.append(f"{one.message or _find_name(levels)} {_show_count(levels)}")
-        if self._before[0]:
-            count, last = self._before
-            more = f" and {count - len(last)} more" if count > len(last) else ""
-            parts.append(f"earlier: {', '.join(last)}{more}")
-        return "; ".join(parts) or None
-
-
-def _find_counted(levels: Sequence[Level]) -> Sequence[Level]:
-    """Of the open levels those whose steps and epochs are shown."""
-    counted = []
-    for level in tuple(levels):
-        if not level._counts:
-            break
-        counted.append(level)
-    return counted
-
-
-def _find_name(levels: Sequence[Level], instead: str = "another loop") -> str:
-    return next((level._name for level in levels if level._name), instead)
-
-
-def _show_count(levels: Sequence[Level]) -> str:
-    return _show_position(find_position(levels))
-
-
-def _show_position(position: Position) -> str:
-    return f"{position.step}/{position.total_steps}" if position.total_steps else f"{position.step}"

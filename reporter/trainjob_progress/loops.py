@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, Mapping, Optional, Sequence, TypeVar
 
-    from .live_run import Extreme
+    from .best import Extreme
     from .sections import Section
     from .sinks import Sink
     from .values import Metric
