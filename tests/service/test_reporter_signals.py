@@ -192,12 +192,8 @@ c.pthread_mutex_lock(lock)
 def test_without_a_handler_a_process_that_hangs_in_c_ends_at_once(tmp_path: Path) -> None:
     """Seen: by SIGKILL, after the whole grace period."""
     path = tmp_path / "progress.json"
-    script = (
-        PREAMBLE
-        + HANG
-        + "import socket; socket.setdefaulttimeout(60)\nr = report(total_steps=10); r.step(4); print(flush=True)\n"
-    )
-    script += "c.pthread_mutex_lock(lock)"
+    script = PREAMBLE + HANG + "import socket; socket.setdefaulttimeout(60)\n"
+    script += "r = report(total_steps=10); r.step(4); print(flush=True); c.pthread_mutex_lock(lock)"
     environ = {"PYTHONPATH": str(ROOT / "reporter"), "TRAINJOB_PROGRESS_FILE": str(path)}
     with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as training:
         assert training.stdout is not None
