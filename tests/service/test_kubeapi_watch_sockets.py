@@ -77,38 +77,6 @@ class Connection:
             await self.writer.wait_closed()
 
 
-async def test_headers_come_at_once_events_as_they_happen_and_an_orderly_end() -> None:
-    """W1, W3, W24"""
-    server = ResourceServer()
-    async with serving(server) as port:
-        watch = await Connection.open(port)
-        assert watch.head.startswith(b"HTTP/1.1 200 OK\r\n")
-        assert b"transfer-encoding: chunked" in watch.head.lower()
-        for step in range(3):
-            server.put(step=step)
-            event = await watch.event()
-            assert event is not None
-            assert event["object"]["status"]["steps"]["current"] == step
-        server.watches.drain()
-        assert await watch.event() is None
-        await watch.close()
-
-
-async def test_a_connection_that_breaks_frees_its_watch() -> None:
-    """W22: noticed without an event to send."""
-    server = ResourceServer()
-    async with serving(server) as port:
-        stays, goes = await Connection.open(port), await Connection.open(port)
-        assert len(server.watches) == 2
-        goes.writer.transport.abort()
-        async with asyncio.timeout(_PATIENCE_S):
-            while len(server.watches) > 1:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.005)
-        server.put("a")
-        assert await stays.event() is not None
-        await stays.close()
-
-
 async def test_a_client_that_reads_nothing_is_cut_and_the_others_miss_nothing() -> None:
     """W20: no final chunk, so that it knows the stream is not complete."""
     server = ResourceServer(limits=Limits(chunk_timeout_s=0.2))

@@ -1,20 +1,15 @@
-"""Logs read through an API server: a scripted one for its refusals, the local cluster for real processes."""
+"""Logs read through a scripted API server; those of real processes: tests/e2e/test_only_logs.py."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
-from localcluster import LocalCluster
 from tests.jobs import job_ref, rank0
 from tests.service.fake_apiserver import Handler, fake_apiserver
-from visibility_api.kube.client import KubeClient
 from visibility_api.probing.logs_source import (
     FEW_LINES,
     MANY_LINES,
@@ -230,133 +225,3 @@ async def test_of_a_run_whose_log_is_gone_there_is_no_final_read() -> None:
     async with fake_apiserver(handler) as client:
         outcome = await LogsSource(client, timeout_s=DEADLINE_S).final_read(REF, RANK0)
     assert refusal(outcome) == ("NoEarlierLog", RetryClass.LATER)
-
-
-# Real processes
-
-# Draws a bar as tqdm does, prints a dictionary as Hugging Face does; dies at step 70 of its first life.
-TRAINING = r"""
-import os, sys, time
-second = os.path.exists("once")
-open("once", "w").close()
-for step in range(0, 101 if second else 71, 10):
-    sys.stderr.write(f"\r {step}%|{'█' * (step // 10)}| {step}/100 [00:{step:02d}<01:00,  1.00it/s]")
-    print({"loss": str(round(1 - step / 200, 4)), "epoch": str(step / 100)}, flush=True)
-    if second and step == 30:
-        sys.stderr.write("\n")
-        sys.stderr.flush()
-        time.sleep(600)
-sys.stderr.write("\n")
-sys.exit(1)
-"""
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster.start(tmp_path / "cluster") as running:
-        yield running
-
-
-async def start_pod(cluster: LocalCluster, script: str, **spec: Any) -> None:
-    container = {
-        "name": "c",
-        "image": "python",
-        "command": ["python", "-c", script],
-        **spec.pop("container", {}),
-    }
-    await cluster.admin.create(
-        "pods",
-        {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [container], **spec}},
-    )
-
-
-async def until_pod(cluster: LocalCluster, claim: Callable[[Any], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        async for kind, pod in cluster.admin.watch("pods", "default", fieldSelector="metadata.name=p"):
-            statuses = pod["status"].get("containerStatuses")
-            if kind != "DELETED" and statuses and claim(statuses[0]):
-                return
-
-
-async def until(look: Callable[[], Awaitable[Outcome]], claim: Callable[[Progress], bool]) -> Progress:
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            outcome = await look()
-            if isinstance(outcome, Progress) and claim(outcome):
-                return outcome
-            await asyncio.sleep(0.02)
-
-
-async def test_a_restarted_process_and_the_one_before_it_are_both_read(cluster: LocalCluster) -> None:
-    volume: dict[str, Any] = {
-        "container": {"workingDir": "/data", "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
-        "volumes": [{"name": "data", "emptyDir": {}}],
-        "restartPolicy": "OnFailure",
-    }
-    await start_pod(cluster, TRAINING, **volume)
-    await until_pod(cluster, lambda status: status["restartCount"] == 1 and "running" in status["state"])
-    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
-        source = LogsSource(client, timeout_s=DEADLINE_S)
-        now = replace(RANK0, restart_count=1)
-        running = await until(lambda: source.probe(REF, now), lambda found: found.step == 30)
-        before = progress(await source.final_read(REF, now))
-    assert (running.total_steps, running.epoch, running.metrics) == (100, 0.3, (("loss", "0.85"),))
-    assert (before.step, before.epoch, before.metrics) == (70, 0.7, (("loss", "0.65"),))
-    assert before.timestamp is not None
-    assert running.timestamp is not None
-    assert before.timestamp < running.timestamp
-
-
-async def test_of_a_process_that_is_not_restarted_the_final_read_is_of_its_log(cluster: LocalCluster) -> None:
-    await start_pod(cluster, TRAINING, restartPolicy="Never")
-    await until_pod(cluster, lambda status: "terminated" in status["state"])
-    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
-        ended = replace(RANK0, is_running=False)
-        found = progress(await LogsSource(client, timeout_s=DEADLINE_S).final_read(REF, ended))
-    assert (found.step, found.total_steps) == (70, 100)
-
-
-async def test_an_endless_line_is_read_at_its_newest_end(cluster: LocalCluster) -> None:
-    script = r"""
-import sys, time
-for step in range(10001):
-    sys.stderr.write(f"\r {step // 100}%|{'█' * (step // 1000):10}| {step}/10000 [00:01<01:00,  1.00it/s]")
-    sys.stderr.flush()
-time.sleep(600)
-"""
-    await start_pod(cluster, script)
-    await until_pod(cluster, lambda status: "running" in status["state"])
-    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
-        source = LogsSource(client, timeout_s=DEADLINE_S)
-        # What a CRI has not written down yet, at most 16 KiB, cannot be seen.
-        found = await until(lambda: source.probe(REF, RANK0), lambda found: (found.step or 0) > 9600)
-    assert found.total_steps == 10_000
-
-
-async def test_without_the_right_to_read_logs_nothing_is_read(cluster: LocalCluster) -> None:
-    await start_pod(cluster, "print('step=5 loss=0.5', flush=True)", restartPolicy="Never")
-    await until_pod(cluster, lambda status: "terminated" in status["state"])
-    async with await KubeClient.connect(cluster.add_user("ann")) as client:
-        outcome = await LogsSource(client, timeout_s=DEADLINE_S).probe(REF, RANK0)
-    assert refusal(outcome) == ("LogsForbidden", RetryClass.FORBIDDEN)
-
-
-async def test_before_a_container_has_started_there_is_no_log(cluster: LocalCluster) -> None:
-    await cluster.admin.create(
-        "pods",
-        {
-            "metadata": {"name": "p", "namespace": "default"},
-            "spec": {
-                "initContainers": [{"name": "i", "image": "python", "command": ["sleep", "600"]}],
-                "containers": [{"name": "c", "image": "python", "command": ["true"]}],
-            },
-        },
-    )
-    async with await KubeClient.connect(cluster.kubeconfig("admin")) as client:
-        source = LogsSource(client, timeout_s=DEADLINE_S)
-        outcome = await source.probe(REF, RANK0)
-        async with asyncio.timeout(DEADLINE_S):
-            while refusal(outcome)[0] == "NoProgressInLog":  # not given to a node yet
-                await asyncio.sleep(0.02)
-                outcome = await source.probe(REF, RANK0)
-    assert refusal(outcome) == ("NoLogYet", RetryClass.LATER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,6 @@ async def plane() -> ControlPlane:
     return plane
 
 
-def forget(plane: ControlPlane) -> None:
-    """Nobody but a server that has read it knows the progress any more; gpt is another job now."""
-    plane.items[TRAINJOBS] = [trainjob("bert", "uid-1"), trainjob("gpt", "uid-3")]
-
-
 async def shown(process: Process) -> dict[str, Any]:
     """The status of each job, once the server is ready: not later, and nothing is asked before."""
     await process.until("/readyz", lambda answer: answer.status_code == 200)
@@ -48,32 +42,6 @@ async def shown(process: Process) -> dict[str, Any]:
 def samples(answer: httpx.Response) -> dict[str, float]:
     lines = [line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
-
-
-async def written(process: Process, jobs: int) -> None:
-    name = 'visibility_state_writes_total{outcome="Written"}'
-    await process.until("/metrics", lambda answer: samples(answer).get(name, 0) >= jobs)
-
-
-async def kill(process: Process) -> None:
-    process.send(signal.SIGKILL)
-    assert await process.ended() == -signal.SIGKILL
-
-
-async def test_a_killed_server_knows_at_once_what_it_knew(plane: ControlPlane, tmp_path: Path) -> None:
-    flags = ("--data-dir", tmp_path / "data", "--shutdown-delay-duration=0s")
-    async with plane.serving(tmp_path) as config:
-        async with serving(tmp_path, "--kubeconfig", config, *flags) as first:
-            before = await shown(first)
-            assert before["bert"]["progressPercentage"] == 45
-            await written(first, 2)
-            await kill(first)
-        forget(plane)
-        async with serving(tmp_path, "--kubeconfig", config, *flags) as second:
-            after = await shown(second)
-            assert after["bert"]["progressPercentage"] == 45
-            assert after["bert"]["lastUpdatedTime"] == before["bert"]["lastUpdatedTime"] == REPORTED
-            assert "progressPercentage" not in after["gpt"]  # of another uid
 
 
 async def test_a_data_directory_that_cannot_be_used_is_said_and_harms_nothing(

@@ -168,13 +168,6 @@ def test_a_protobuf_secret_becomes_json() -> None:
     }
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    assert refusal(lambda: protobuf.decode(data)) == 400
-    assert refusal(lambda: protobuf.decode(b"k8s\0" + data)) in (None, 400, 415)
-    assert refusal(lambda: protobuf.decode(envelope("v1", "Role", data))) in (None, 400)
-
-
 # Tables
 
 

@@ -139,12 +139,6 @@ def test_our_own_line_is_read_whole() -> None:
     )
 
 
-def test_the_form_of_kubeflows_clients_is_read_where_it_is_a_line() -> None:
-    status = {"progressPercentage": 45, "lastUpdatedTime": "2026-11-21T11:59:00Z"}
-    progress = read(json.dumps({"trainerStatus": status}))
-    assert (progress.progress_percentage, progress.timestamp) == (45, NOON.replace(hour=11, minute=59))
-
-
 @pytest.mark.parametrize(
     "fault", [{"rank": 3}, {"step": -1}, {"timestamp": "yesterday"}, {"state": "great"}, {"metrics": [1]}]
 )
@@ -179,14 +173,6 @@ def test_a_bar_that_never_ends_its_line_is_read() -> None:
     assert TailReader().read(log(f"\r{BAR}", end=""), is_whole=True) == read(BAR)
 
 
-def test_only_rank_0_counts_where_several_share_a_log() -> None:
-    progress = read(
-        "[rank0]: step=5 loss=0.5", "[rank1]: step=6 loss=0.6",
-        f"[default3]:{BAR}\r{BAR}", "[1,0]<stdout>: acc=0.9", "[1,2]<stdout>: acc=0.1",
-    )  # fmt: skip
-    assert (progress.step, progress.metrics) == (5, (("loss", "0.5"), ("acc", "0.9")))
-
-
 @pytest.mark.parametrize(
     "mark", ["[1,{}]<{}>:", "[prterun-node-0-7@1,{}]<{}>: ", "Fri Jan 23 10:30:45 2026[1,{}]<{}>:"]
 )
@@ -203,24 +189,6 @@ def test_mpirun_marks_each_write_so_one_line_may_be_of_several_ranks(mark: str) 
     assert (progress.step, progress.metrics) == (400, (("loss", "0.05"),))
 
 
-def test_nested_bars_leave_the_outer_one_in_its_place() -> None:
-    outer = " 33%|███▎      | 1/3 [01:00<02:00, 60.00s/it]"
-    inner = "\r 50%|█████     | 50/100 [00:30<00:30,  1.66it/s, loss=0.5]\x1b[A"
-    for lines in ([outer, inner], [inner, outer], [inner, outer, inner]):
-        progress = read(*lines)
-        assert (progress.step, progress.total_steps, dict(progress.metrics)) == (1, 3, {"loss": "0.5"})
-
-
-def test_a_bar_for_each_epoch_that_does_not_say_which_gives_no_position_from_the_second_on() -> None:
-    bars = [
-        f"\r {step * 5:3d}%|██| {step}/20 [00:{step:02d}<00:10, 2.00it/s, loss=0.5]" for step in range(21)
-    ]
-    first = read("".join(bars))
-    assert (first.step, first.total_steps) == (20, 20)
-    second = read("".join(bars), "".join(bars[:10]))
-    assert (second.step, second.total_steps, dict(second.metrics)) == (None, None, {"loss": "0.5"})
-
-
 def test_a_bar_that_is_read_again_because_its_line_goes_on_has_not_begun_again() -> None:
     bars = [f"\r {step * 5:3d}%|██| {step}/20 [00:{step:02d}<00:10, 2.00it/s]" for step in range(21)]
     reader, steps = TailReader(), []
@@ -235,20 +203,6 @@ def test_a_bar_that_is_read_again_because_its_line_goes_on_has_not_begun_again()
     later = reader.read(log("up", "".join(bars[9:] + bars[:7]), end=""), is_whole=True)
     assert isinstance(later, Progress)
     assert (later.step, later.total_steps) == (None, None)
-
-
-def test_an_inner_bars_last_drawing_in_the_outer_ones_place_is_not_the_run() -> None:
-    """As tqdm leaves it."""
-    outer, inner = "\r  0%| | 0/3 [00:00<?, ?it/s]", "\r 50%|█ | 50/100 [00:30<00:30, 1.6it/s]\x1b[A"
-    last = "\r100%|██| 100/100 [01:00<00:00, 1.6it/s]"
-    progress = read(outer, inner, last)
-    assert (progress.step, progress.total_steps) == (0, 3)
-
-
-def test_numbers_that_are_none_are_kept_as_text() -> None:
-    line = "{'loss': nan, 'grad_norm': -inf, 'epoch': 1.0}"
-    assert read(line).metrics == (("loss", "nan"), ("grad_norm", "-inf"))
-    assert read('{"step": 5, "loss": NaN, "norm": 1e400}').metrics == (("loss", "nan"), ("norm", "inf"))
 
 
 def test_a_run_that_goes_back_to_an_earlier_step_is_no_error() -> None:
@@ -407,11 +361,6 @@ def test_any_log_gives_a_report_within_bounds_or_a_refusal(tails: list[list[str]
     reader = TailReader()
     for tail in tails:
         check(reader.read("".join(tail).encode("utf-8", "surrogatepass"), is_whole=is_whole))
-
-
-@given(data=st.binary(max_size=2000), is_whole=st.booleans())
-def test_any_bytes_give_a_report_within_bounds_or_a_refusal(data: bytes, is_whole: bool) -> None:
-    check(TailReader().read(data, is_whole=is_whole))
 
 
 @pytest.mark.parametrize(

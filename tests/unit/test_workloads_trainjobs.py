@@ -111,19 +111,6 @@ def test_the_container_is_the_annotated_one_then_node_then_the_default_then_the_
     assert chosen(pod(containers=[{"name": "a"}, {"name": "b"}])) == "a"
 
 
-def test_the_path_is_the_annotated_one_then_the_containers_env_then_the_default() -> None:
-    env = [{"name": "node", "env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/data/p.json"}]}]
-    wish = {"visibility.trainer.kubeflow.org/path": "/mnt/p.json"}
-
-    def path(p: Pod, job: TrainJob | None = None) -> str | None:
-        found = rank0_of(p, job=job)
-        return found.progress_path if found else None
-
-    assert path(pod(containers=env), trainjob(annotations=wish)) == "/mnt/p.json"
-    assert path(pod(containers=env)) == "/data/p.json"
-    assert path(pod()) == "/tmp/trainjob-progress.json"
-
-
 @pytest.mark.parametrize(
     "path",
     ["relative", "/var/run/secrets/kubernetes.io/serviceaccount/token", "/proc/1/environ", "/a\0b",
@@ -136,13 +123,6 @@ def test_a_path_that_may_not_be_read_is_left_out_and_named(path: str) -> None:
     assert job.rank0.progress_path == "/tmp/trainjob-progress.json"
     (fault,) = job.hints.faults
     assert fault.startswith("Annotation visibility.trainer.kubeflow.org/path is ignored")
-
-
-def test_a_path_in_the_containers_env_is_held_to_the_same_rules() -> None:
-    env = [{"name": "node", "env": [{"name": "TRAINJOB_PROGRESS_FILE", "value": "/run/secrets/token"}]}]
-    found = rank0_of(pod(containers=env))
-    assert found is not None
-    assert found.progress_path == "/tmp/trainjob-progress.json"
 
 
 @pytest.mark.parametrize(
