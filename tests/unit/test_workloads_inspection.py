@@ -19,6 +19,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
 from visibility_api.workloads.inspection import Inspector, Limits, shows_failure
 from visibility_api.workloads.kind import AllPods
+from visibility_api.workloads.node_faults import NodeFaults
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.replicas import Replicas
 
@@ -74,8 +75,22 @@ class Logs:
         return replace(found, cause_class=known, is_cascade=known == "PeerLost")
 
 
+class Nodes:
+    """Whose faults explain something from the look of this number on."""
+
+    def __init__(self, explains_at: int) -> None:
+        self._explains_at = explains_at
+        self.looks: list[list[str]] = []  # the replicas that had failed, of each
+
+    async def explain(self, _ref: JobRef, failures: Sequence[Failure], _replicas: object) -> bool:
+        self.looks.append([each.replica for each in failures])
+        return len(self.looks) >= self._explains_at
+
+
 class Bench:
-    def __init__(self, cluster: Cluster, limits: Limits, logs: Logs | None) -> None:
+    def __init__(
+        self, cluster: Cluster, limits: Limits, logs: Logs | None, nodes: Nodes | None = None
+    ) -> None:
         self.found: list[Failure] = []
         self.changed = asyncio.Event()
         lists = PodLists(cast(KubeClient, cluster), self._all_pods)
@@ -85,6 +100,7 @@ class Bench:
             replicas=self.replicas,
             found=self._found,
             explain=logs.explain if logs is not None else None,
+            nodes=cast(NodeFaults | None, nodes),
             limits=limits,
         )
 
@@ -99,9 +115,9 @@ class Bench:
 
 @asynccontextmanager
 async def inspecting(
-    cluster: Cluster, limits: Limits = SOON, logs: Logs | None = None
+    cluster: Cluster, limits: Limits = SOON, logs: Logs | None = None, nodes: Nodes | None = None
 ) -> AsyncIterator[Bench]:
-    bench = Bench(cluster, limits, logs)
+    bench = Bench(cluster, limits, logs, nodes)
     task = asyncio.create_task(bench.inspector.run())
     try:
         yield bench
@@ -182,6 +198,24 @@ async def test_pods_are_listed_twice_for_kubelets_report_late() -> None:
         bench.inspector.job_changed(JOB, FAILED)
         await until(lambda: bool(bench.found) and not bench.inspector.waiting)
     assert len(cluster.queries) == 2
+
+
+@pytest.mark.parametrize(("explains_at", "looks"), [(1, 2), (2, 2), (3, 3)])
+async def test_nodes_are_read_a_minute_later_too_where_they_have_shown_nothing(
+    explains_at: int, looks: int
+) -> None:
+    """Also of pods that are gone by then."""
+    nodes, logs, cluster = (
+        Nodes(explains_at),
+        Logs(),
+        Cluster([replica(1, ended(1))], [replica(1, ended(1))], []),
+    )
+    async with inspecting(cluster, Limits(pace_s=0, second_look_s=0, late_s=0), logs, nodes) as bench:
+        bench.inspector.job_changed(JOB, FAILED)
+        await until(lambda: len(nodes.looks) >= looks and not bench.inspector.waiting)
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert nodes.looks == [["node-1"]] * looks
 
 
 async def test_a_job_that_fails_again_and_again_is_listed_no_more_often() -> None:

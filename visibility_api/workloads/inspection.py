@@ -23,7 +23,7 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .failures import latest, pod_failure
-from .node_faults import NodeFaults
+from .node_faults import NodeFaults, foremost
 from .pod_lists import AT_A_TIME, TIMEOUT_S, PodLists
 from .replicas import Replicas, ReplicaStatus, status_of
 
@@ -32,6 +32,8 @@ log = structlog.get_logger("visibility.inspection")
 PACE_S = 0.2  # between two jobs: a failing rack or network partition fails thousands at one time
 SECOND_LOOK_S = 10.0  # a kubelet reports a status within that time
 MAX_LOGS = 8  # of the pods of one job that have failed, the earliest first
+# After the second look nodes are read again: what watches them reports a fault within a minute.
+LATE_S, MAX_LATE = 60.0, 1000  # jobs
 MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
 
 
@@ -39,6 +41,7 @@ MAX_WAITING = 10_000  # jobs; of further ones only rank 0 is known
 class Limits:
     pace_s: float = PACE_S
     second_look_s: float = SECOND_LOOK_S
+    late_s: float = LATE_S
     waiting: int = MAX_WAITING
     logs_s: float = TIMEOUT_S  # for the logs of one job, all together
 
@@ -82,6 +85,7 @@ class Inspector:
         self._again: dict[
             JobRef, float
         ] = {}  # when the second look is due, by the loop's clock; in that order
+        self._late: set[JobRef] = set()  # whose nodes are read again
         self._changed = asyncio.Event()
 
     @property
@@ -120,7 +124,7 @@ class Inspector:
                     continue
                 if not look.is_second:
                     self._again[look.ref] = clock() + self._limits.second_look_s
-                looks.create_task(self._inspect(look), name="inspection")
+                looks.create_task(self._inspect(look, looks), name="inspection")
                 await asyncio.sleep(self._limits.pace_s)
 
     def _push(self, ref: JobRef, *, is_second: bool) -> None:
@@ -136,7 +140,7 @@ class Inspector:
             self._push(ref, is_second=True)
         return None
 
-    async def _inspect(self, look: _Look) -> None:
+    async def _inspect(self, look: _Look, looks: asyncio.TaskGroup) -> None:
         ref = look.ref
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -145,7 +149,11 @@ class Inspector:
             if failure is not None:
                 self._found(ref, failure)
                 known = await self._look_for_cause(ref, failure, failures)
-                await self._look_at_nodes(ref, [known.get(each, each) for each in failures], replicas)
+                failures = [known.get(each, each) for each in failures]
+                is_found = await self._look_at_nodes(ref, failures, replicas)
+                if look.is_second and not is_found and ref not in self._late and len(self._late) < MAX_LATE:
+                    self._late.add(ref)
+                    looks.create_task(self._look_late(ref, *foremost(failures, replicas)), name="late look")
         except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
             # What rank 0 shows is known without; the next failure is another chance.
             log.debug("pods or logs not read", job=str(ref), error=type(error).__name__)
@@ -187,12 +195,27 @@ class Inspector:
 
     async def _look_at_nodes(
         self, ref: JobRef, failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
-    ) -> None:
-        """Where no log has said why."""
+    ) -> bool:
+        """Where no log has said why. Returns whether it is known now, or not to be known."""
         is_known = any(each.cause_class and not each.is_cascade for each in failures)
-        if self._nodes is not None and not is_known:
-            async with asyncio.timeout(self._limits.logs_s):
-                await self._nodes.explain(ref, failures, replicas)
+        if self._nodes is None or is_known:
+            return True
+        async with asyncio.timeout(self._limits.logs_s):
+            return await self._nodes.explain(ref, failures, replicas)
+
+    async def _look_late(
+        self, ref: JobRef, failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
+    ) -> None:
+        """Of a fault of a node that was reported since, whatever became of the pods."""
+        try:
+            await asyncio.sleep(self._limits.late_s)
+            await self._look_at_nodes(ref, failures, replicas)
+        except TimeoutError:
+            log.debug("nodes not read", job=str(ref))
+        except Exception as error:  # of one job: docs/decisions/0005
+            log.error("job not inspected", job=str(ref), **describe_fault(error))
+        finally:
+            self._late.discard(ref)
 
     async def _read(self, ref: JobRef) -> tuple[list[Failure], list[ReplicaStatus]]:
         failures, seen = list[Failure](), list[ReplicaStatus]()

@@ -210,6 +210,16 @@ def may_explain(failure: Failure) -> bool:
     return failure.reason in _BY_NODE and (not failure.cause_class or failure.is_cascade)
 
 
+def foremost(
+    failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
+) -> tuple[Sequence[Failure], Sequence[ReplicaStatus]]:
+    """Those of one job that are looked at."""
+    nodes = {each.node_name for each in failures}
+    first = sorted((each for each in failures if may_explain(each)), key=lambda each: each.came_at)
+    others = [each for each in replicas if each.node_name and each.node_name not in nodes]
+    return first[:MAX_FAILED], others[:MAX_OTHERS]
+
+
 class NodeFaults:
     """Reads the nodes of jobs that fail, and keeps for each which jobs its faults have ended."""
 
@@ -229,25 +239,21 @@ class NodeFaults:
         self, ref: JobRef, failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
     ) -> bool:
         """Call `found` with what a node has caused, of the first that it explains. Returns whether any is."""
-        open_ = sorted((each for each in failures if may_explain(each)), key=lambda each: each.came_at)
+        open_, others = foremost(failures, replicas)
         if not open_:
             return False
-        for failure in open_[:MAX_FAILED]:
+        for failure in open_:
             faults = await self.read(failure.node_name, with_events=True) if failure.node_name else ()
             if faults is None and failure.reason in (NODE_LOST, NODE_SHUTDOWN, "Evicted"):
                 faults = [Fault(RECLAIMED, None, "it is no longer in the cluster")]
             if (fault := fitting(faults or (), failure, now=self._now())) is not None:
                 self._tell(ref, failure, fault)
                 return True
-        return await self._explain_by_others(ref, open_[0], failures, replicas)
+        return await self._explain_by_others(ref, open_[0], others)
 
-    async def _explain_by_others(
-        self, ref: JobRef, first: Failure, failures: Sequence[Failure], replicas: Sequence[ReplicaStatus]
-    ) -> bool:
+    async def _explain_by_others(self, ref: JobRef, first: Failure, others: Sequence[ReplicaStatus]) -> bool:
         """A node that is lost reports no failure of its pods: their peers notice first."""
-        read = {each.node_name for each in failures}
-        others = [each for each in replicas if each.node_name and each.node_name not in read]
-        for replica in others[:MAX_OTHERS]:
+        for replica in others:
             faults = await self.read(replica.node_name, with_events=False) or ()
             fault = fitting(faults, first, now=self._now(), is_own=False)
             if fault is not None:
