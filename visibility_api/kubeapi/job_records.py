@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -35,15 +36,20 @@ from .age import UNKNOWN, age, duration
 from .columns import KIND, Column
 from .disconnect import unless_gone
 from .history import encode_json, read_moment
+from .list_layout import layout_of, write_items
 from .list_options import ListOptions, read_include_object, read_list_options
 from .message import ResourceRequest, ResourceResponse
 from .negotiation import Representation, Target, negotiate_request
 from .rendering import render
+from .turns import Turns
 from .v1alpha1 import shown_time, status_of
 
 MAX_PAGE = 5_000  # records; a list without a limit is cut there as well
 MAX_LABEL_CHARACTERS = 4096  # of one record
-AT_ONCE = 500  # lines that are matched before other tasks run
+# Lines that are matched before other tasks run: to read one with many labels takes 20 us, very many terms as
+# much again.
+AT_ONCE = 50
+ITEMS_A_PART = 64  # of a list: one write
 COLUMNS = (
     Column(name="Name", format="name", description="Name of the job, and the beginning of its uid."),
     KIND,
@@ -62,6 +68,7 @@ _Metric = struct_of(v1alpha1.Metric)
 _Steps = struct_of(v1alpha1.Steps)
 _Summary = struct_of(models.RecordSummary)
 _encode = msgspec.json.Encoder().encode
+_VARY = ((b"vary", b"Accept"),)
 _HEAD = b'{"kind":"JobRecord","apiVersion":"%s",' % GROUP_VERSION.encode()
 _WHOLE = WholeHistory()
 _METRICS_IN_A_CELL = 3
@@ -199,6 +206,7 @@ class JobRecords:
             max_waiting_per_client=100,
             wait_s=10.0,
         )
+        self._turns = Turns()  # of lists that are written
 
     async def list(self, request: ResourceRequest) -> ResourceResponse:
         """Those of one namespace or of all, the latest first. Raises BadRequest, Unavailable, ClientGone."""
@@ -239,8 +247,9 @@ class JobRecords:
         limit = min(asked.options.limit or MAX_PAGE, MAX_PAGE)
         shown: list[Line] = []
         is_cut = False
+        at_once = min(AT_ONCE, asked.options.selection.matched_at_once)
         for at, (_, line) in enumerate(await self._shelf.lines(namespace)):
-            if at % AT_ONCE == AT_ONCE - 1:
+            if at % at_once == at_once - 1:
                 await asyncio.sleep(0)
             if asked.since and line.ended < asked.since:
                 break  # all further ones ended earlier
@@ -255,29 +264,26 @@ class JobRecords:
                 break
             shown.append(line)
         meta = {"resourceVersion": "1"} | ({"continue": _token(shown[-1])} if is_cut else {})
-        if representation.transform == "Table":
-            body = await self._table(request, representation, meta, shown)
-        else:
-            kind, items = b"JobRecordList", [line.content for line in shown]
-            version = GROUP_VERSION.encode()
-            if representation.transform is not None:
-                kind, version = (
-                    b"PartialObjectMetadataList",
-                    b"meta.k8s.io/" + representation.version.encode(),
-                )
-                items = [_only_metadata(line, representation.version) for line in shown]
-            body = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[%s]}' % (
-                kind,
-                version,
-                _encode(meta),
-                b",".join(items),
-            )
-        return _response(body, representation)
+        layout = layout_of(self._form(request, representation), representation)
+        write, between, parts = layout.items(), layout.separator, list[bytes]()
+        with self._turns.sending():
+            for start in range(0, len(shown), ITEMS_A_PART):
+                some = shown[start : start + ITEMS_A_PART]
+                items = await write_items(write, some, layout.bytes_at_once, self._turns.wait)
+                parts.append(between.join([b"", *items] if start else items))
+        head, end = layout.around(_encode(meta), is_empty=not parts)
+        return ResourceResponse(
+            content_type=representation.media_type, body=[head, *parts, end], headers=_VARY
+        )
+
+    def _form(self, request: ResourceRequest, representation: Representation) -> _Form:
+        return _Form(representation, read_include_object(request), self._now())
 
     async def _get(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
         filed = await self._find(request)
         if representation.transform == "Table":
-            body = await self._table(request, representation, {"resourceVersion": "1"}, [filed[1]])
+            form = self._form(request, representation)
+            body = form.head(_encode({"resourceVersion": "1"})) + form.items()(filed[1]) + b"]}"
         elif representation.transform is not None:
             body = _only_metadata(filed[1], representation.version)
         else:
@@ -315,32 +321,6 @@ class JobRecords:
             raise Unavailable(f"the record {request.attributes.name} is damaged") from error
         raise errors.ObjectNotFound(JOB_RECORDS.plural, request.attributes.name)
 
-    async def _table(
-        self,
-        request: ResourceRequest,
-        representation: Representation,
-        meta: dict[str, str],
-        lines: Sequence[Line],
-    ) -> bytes:
-        include, now = read_include_object(request), self._now()
-        rows = []
-        for at, line in enumerate(lines):
-            if at % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0)
-            carried = {
-                "Object": line.content,
-                "Metadata": _only_metadata(line, representation.version),
-                "None": b"null",
-            }[include]
-            cells = _encode(_cells(_read(line.content), now))
-            rows.append(b'{"cells":%s,"object":%s}' % (cells, carried))
-        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,%s"rows":[%s]}' % (
-            representation.version.encode(),
-            _encode(meta),
-            b'"columnDefinitions":%s,' % _encode([column.definition() for column in COLUMNS]),
-            b",".join(rows),
-        )
-
     def _read_query(self, request: ResourceRequest) -> _Asked:
         if not is_part(request.attributes.namespace or "all"):
             raise errors.BadRequest("the namespace is not a name")
@@ -366,6 +346,41 @@ class JobRecords:
         if not isinstance(moment, datetime):
             moment = datetime.fromtimestamp(max(0.0, self._now().timestamp() - moment), UTC)
         return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class _Form:
+    """What a list has of each record: its line, its metadata, or a row of a Table."""
+
+    def __init__(self, representation: Representation, include: str, now: datetime) -> None:
+        self.key = representation.transform or "record"
+        self.items_field = "rows" if self.key == "Table" else "items"
+        self._version, self._include, self._now = representation.version, include, now
+
+    def moment(self) -> int:
+        return 0  # no list of records is kept
+
+    def head(self, list_meta: bytes) -> bytes:
+        kind, version, columns = b"JobRecordList", GROUP_VERSION, b""
+        if self.key != "record":
+            kind, version = b"PartialObjectMetadataList", f"meta.k8s.io/{self._version}"
+        if self.key == "Table":
+            kind = b"Table"
+            columns = b'"columnDefinitions":%s,' % _encode([column.definition() for column in COLUMNS])
+        head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,' % (kind, version.encode(), list_meta)
+        return b'%s%s"%s":[' % (head, columns, self.items_field.encode())
+
+    def items(self) -> Callable[[Line], bytes]:
+        if self.key == "Table":
+            return self._row
+        return self._metadata if self.key != "record" else attrgetter("content")
+
+    def _metadata(self, line: Line) -> bytes:
+        return _only_metadata(line, self._version)
+
+    def _row(self, line: Line) -> bytes:
+        carried = {"Object": line.content, "Metadata": b"", "None": b"null"}[self._include]
+        cells = _encode(_cells(_read(line.content), self._now))
+        return b'{"cells":%s,"object":%s}' % (cells, carried or self._metadata(line))
 
 
 def _matches(options: ListOptions, line: Line) -> bool:
@@ -423,5 +438,5 @@ def _response(body: bytes, representation: Representation) -> ResourceResponse:
     return ResourceResponse(
         content_type=representation.media_type,
         body=render(body, representation),
-        headers=((b"vary", b"Accept"),),
+        headers=_VARY,
     )

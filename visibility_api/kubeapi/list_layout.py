@@ -6,18 +6,58 @@ they can be cached.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from visibility_api.store import Entry
-
-from .forms import Form
 from .negotiation import JSON, Representation
 from .rendering import indent, to_yaml
 
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
-class Layout:
+
+class Listed(Protocol[T_contra]):
+    """A form of what a list has: `Form` of documents, another one of records."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def items_field(self) -> str: ...
+
+    def items(self) -> Callable[[T_contra], bytes]: ...
+
+    def moment(self) -> int: ...
+
+    def head(self, list_meta: bytes) -> bytes: ...
+
+
+async def others_first() -> None:
+    """Other tasks run."""
+    await asyncio.sleep(0)
+
+
+async def write_items(
+    write: Callable[[T], bytes],
+    items: Sequence[T],
+    bytes_at_once: int,
+    pause: Callable[[], Awaitable[None]] = others_first,
+) -> list[bytes]:
+    """Each of them. `pause` is awaited after every `bytes_at_once`, and at the end."""
+    written, size = list[bytes](), 0
+    for place, item in enumerate(items, start=1):
+        written.append(write(item))
+        size += len(written[-1])
+        if size >= bytes_at_once or place == len(items):
+            size = 0
+            await pause()
+    return written
+
+
+class Layout(Generic[T]):
     """One form in one representation: compact JSON, unless a subclass says otherwise."""
 
     is_costly = False  # whether an item takes long to write
@@ -25,12 +65,12 @@ class Layout:
     separator = b","
     _kind = ""
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: Listed[T]) -> None:
         self._form = form
         self.key = f"{form.key} {self._kind}"  # identifies the layout among those of one resource
         self.moment = form.moment
 
-    def items(self) -> Callable[[Entry], bytes]:
+    def items(self) -> Callable[[T], bytes]:
         """What writes one item; the ages in all that it writes are of the time of this call."""
         return self._form.items()
 
@@ -39,21 +79,21 @@ class Layout:
         return self._form.head(list_meta), b"]}\n"
 
 
-def layout_of(form: Form, representation: Representation) -> Layout:
+def layout_of(form: Listed[T], representation: Representation) -> Layout[T]:
     """The layout of a list response."""
     if representation.media_type != JSON:
         return _Yaml(form)
     return _Indented(form) if representation.pretty else Layout(form)
 
 
-class _Indented(Layout):
+class _Indented(Layout[T]):
     """Two spaces a level."""
 
     is_costly = True
     bytes_at_once = 64 * 1024
     _kind = "indented"
 
-    def items(self) -> Callable[[Entry], bytes]:
+    def items(self) -> Callable[[T], bytes]:
         item = self._form.items()
         opening, closing = b'{\n  "": [', b"\n  ]\n}"  # around an item, indented as deeply as in a list
         return lambda entry: indent(b'{"":[%s]}' % item(entry))[len(opening) : -len(closing)]
@@ -64,7 +104,7 @@ class _Indented(Layout):
         return (before + b"[]", after + b"\n") if is_empty else (before + b"[", b"\n  ]" + after + b"\n")
 
 
-class _Yaml(Layout):
+class _Yaml(Layout[T]):
     """Keys are sorted, so the items come in the middle."""
 
     is_costly = True
@@ -72,7 +112,7 @@ class _Yaml(Layout):
     separator = b""
     _kind = "yaml"
 
-    def items(self) -> Callable[[Entry], bytes]:
+    def items(self) -> Callable[[T], bytes]:
         item = self._form.items()
         return lambda entry: to_yaml(b"[%s]" % item(entry))
 

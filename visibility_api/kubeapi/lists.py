@@ -5,8 +5,7 @@ A few lists are made at a time, and users take turns. While a list is made, othe
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable
 
 import msgspec
 from cachetools import LRUCache
@@ -16,7 +15,7 @@ from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.store import Entry, Resources, Store
 
 from .compression import Part
-from .list_layout import Layout
+from .list_layout import Layout, write_items
 from .list_options import ListOptions
 from .paging import Page, find_page, read_token
 
@@ -67,7 +66,7 @@ class Lists:
 
     async def body(
         self,
-        layout: Layout,
+        layout: Layout[Entry],
         resources: Resources,
         namespace: str | None,
         options: ListOptions,
@@ -106,7 +105,7 @@ class Lists:
         async with self._cheap.slot(client):
             return await sum_up(await find_page(self._store, resources, namespace, options))
 
-    async def _parts(self, layout: Layout, page: Page, key: _Key | None) -> list[bytes]:
+    async def _parts(self, layout: Layout[Entry], page: Page, key: _Key | None) -> list[bytes]:
         """The items of a page, those of a list with a key from what is kept, as far as they are the same."""
         held, moment = self._kept.get(key) if key is not None else None, layout.moment()
         known = held.parts if held is not None and held.moment == moment else {}
@@ -116,7 +115,7 @@ class Lists:
             revisions = (int(start > 0), *[entry.revision for entry in entries])
             part = known.get(revisions)
             if part is None:
-                items = await _written(write, entries, layout.bytes_at_once)
+                items = await write_items(write, entries, layout.bytes_at_once)
                 part = Part(layout.separator.join([b"", *items] if start else items))
             parts[revisions] = part
         if key is not None:
@@ -126,18 +125,6 @@ class Lists:
             else:  # namespaces without jobs, which clients may invent, are not kept
                 self._kept.pop(key, None)
         return list(parts.values())
-
-
-async def _written(write: Callable[[Entry], bytes], entries: Sequence[Entry], at_once: int) -> list[bytes]:
-    """The items of some entries. Other tasks run after every `at_once` bytes, and at the end."""
-    items, size = list[bytes](), 0
-    for place, entry in enumerate(entries, start=1):
-        items.append(write(entry))
-        size += len(items[-1])
-        if size >= at_once or place == len(entries):
-            size = 0
-            await asyncio.sleep(0)
-    return items
 
 
 def _is_whole(options: ListOptions) -> bool:
@@ -150,7 +137,7 @@ def _is_whole(options: ListOptions) -> bool:
     )
 
 
-def _around(layout: Layout, page: Page, parts: list[bytes]) -> list[bytes]:
+def _around(layout: Layout[Entry], page: Page, parts: list[bytes]) -> list[bytes]:
     head, end = layout.around(page.list_meta(), is_empty=not parts)
     return [head, *parts, end]
 
