@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
+import os
 import random
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +102,111 @@ def test_the_name_in_the_servers_certificate_may_be_another(workspace: Workspace
             else:
                 answer = client._session.send(requests.Call(requests.PREFIX))
                 assert "certificate verify failed" in str(answer)
+
+
+class Connect(socketserver.ThreadingTCPServer):
+    """A proxy that knows CONNECT alone, and leads every name to one port of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Tunnel)
+        self.target, self.asked = port, list[str]()
+
+
+class _Tunnel(socketserver.StreamRequestHandler):
+    server: Connect
+
+    def handle(self) -> None:
+        self.server.asked.append(self.rfile.readline().decode().strip())
+        while self.rfile.readline().strip():
+            pass
+        with socket.create_connection(("127.0.0.1", self.server.target)) as other:
+            self.connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=_pump, args=(other, self.connection), daemon=True)
+            back.start()
+            _pump(self.connection, other)
+            back.join()
+
+
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+        other.shutdown(socket.SHUT_WR)
+
+
+async def test_a_proxy_and_a_login_plugin_of_kubectl_lead_to_the_api(
+    workspace: Workspace, own_jobs: QuietJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a company's proxy with OIDC: HTTPS_PROXY, and `kubectl oidc-login get-token`."""
+    own_jobs.create("bert")
+    own_jobs.wait_served("bert")
+    accounts = f"/api/v1/namespaces/{workspace.name}/serviceaccounts"
+    workspace.cluster.admin.create(accounts, {"metadata": {"name": "reader"}})
+    token = workspace.cluster.admin.create(f"{accounts}/reader/token", {"spec": {}})["status"]["token"]
+    workspace.cluster.admin.create(
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{workspace.name}/rolebindings",
+        {
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": workspace.name}],
+        },
+    )
+    version = "client.authentication.k8s.io/v1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}}
+    login = tmp_path / "bin/kubectl-oidc_login"
+    login.parent.mkdir()
+    login.write_text(f"#!/bin/sh\necho \"$@\" >> {tmp_path}/calls\ncat <<'E'\n{json.dumps(answer)}\nE\n")
+    login.chmod(0o755)
+    kubectl = workspace.alice.kubectl_argv()[0]
+    monkeypatch.setenv("PATH", f"{login.parent}:{os.environ['PATH']}")
+    plugin = {
+        "apiVersion": version, "command": kubectl, "interactiveMode": "IfAvailable",
+        "args": ["oidc-login", "get-token", "--oidc-issuer-url=https://example"],
+    }  # fmt: skip
+    own = kubeconfig.load(workspace.alice.kubeconfig)
+    with Connect(workspace.cluster.port) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{proxy.server_address[1]}")
+        cluster = {**own.cluster, "server": "https://kubernetes.default.svc:6443"}
+        behind = dataclasses.replace(own, cluster=cluster, user={"exec": plugin})
+        with Client(workspace.name, connection=Connection(behind)) as client:
+            assert [each.name for each in client.list_jobs()] == ["bert"]
+            assert next(iter(client.watch_jobs())).job.name == "bert"
+        other = AsyncClient(workspace.name, connection=Connection(behind))
+        assert [each.name for each in await other.list_jobs()] == ["bert"]
+        await other.close()
+        config = {
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "c", "user": {"exec": plugin}}],
+            "contexts": [
+                {"name": "c", "context": {"cluster": "c", "user": "c", "namespace": workspace.name}}
+            ],
+        }
+        (tmp_path / "config").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
+        for program in (("get", "tjp", "--no-headers"), ("trainjob-progress", "--no-headers")):
+            ran = await asyncio.to_thread(
+                subprocess.run,
+                [kubectl, *program],
+                env={**workspace.alice.kubectl_env(), **_environment(tmp_path / "config")},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (ran.returncode, ran.stdout.split()[:1]) == (0, ["bert"]), ran
+        proxy.shutdown()
+    assert set(proxy.asked) == {"CONNECT kubernetes.default.svc:6443 HTTP/1.1"}
+    assert set((tmp_path / "calls").read_text().splitlines()) == {
+        "get-token --oidc-issuer-url=https://example"
+    }
+
+
+def _environment(config: Path) -> dict[str, str]:
+    """kubectl finds its plugins beside this Python."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"KUBECONFIG": str(config), "PATH": path, "HTTPS_PROXY": os.environ["HTTPS_PROXY"]}
 
 
 @contextlib.asynccontextmanager
