@@ -7,7 +7,6 @@ import json
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -198,9 +197,9 @@ class Clock:
     """Sleeping takes no time, but counts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.slept, real = 0.0, time.monotonic
+        self.slept = 0.0
         monkeypatch.setattr("time.sleep", self._sleep)
-        monkeypatch.setattr("time.monotonic", lambda: real() + self.slept)
+        monkeypatch.setattr("time.monotonic", lambda: self.slept)
 
     def _sleep(self, seconds: float) -> None:
         self.slept += seconds
