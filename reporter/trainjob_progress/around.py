@@ -68,5 +68,5 @@ class Around(Reporter):
             key, name, position = self._failed
             self._run.note_attempt(name, "failed", position)
             steps, ends = self._done[key]
-            self._done[key] = steps - self._failed_steps, ends
+            self._done[key] = steps - (self._failed_steps or 0), ends
         super()._try_again()

@@ -83,7 +83,7 @@ class Level:
         self._place: object = None  # in the code, where it was begun
         self._key: Key = EVALUATION  # what it is to the level around it
         self._extras: dict[Key, int] = {}  # of loops inside that do not count: their steps
-        self._failed_steps = 0  # of `_inner_done`: of the last one, if it failed
+        self._failed_steps: Optional[int] = None  # of `_inner_done`: of the last one, if it failed
 
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:  # noqa: ARG002 — as below
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
@@ -91,7 +91,7 @@ class Level:
         self._inner_done += _find_before(self, inner) + (inner.step or 0)
         self._rounds_before = 0
         self._note_end(inner, has_failed=has_failed)
-        self._failed_steps = (inner.step or 0) if has_failed else 0
+        self._failed_steps = (inner.step or 0) if has_failed else None
 
     def _set_key(self, place: object) -> Key:
         """By what the level around it knows it again: `epoch 1` and `epoch 2` are one."""
@@ -168,14 +168,15 @@ class Level:
     def _try_again(self) -> None:
         """A level begins inside this one: steps of one that failed in this round do not count."""
         if self._inner_round == self._rounds:
-            self._inner_done -= self._failed_steps
-        self._failed_steps = 0
+            self._inner_done -= self._failed_steps or 0
+        self._failed_steps = None
 
     def _forget_counts(self) -> None:
         """What was counted belongs to an attempt that is over."""
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
         self._percentage = self._inner = self._inner_round = self._inner_key = self._begun_round = None
-        self._inner_done = self._inner_rounds = self._failed_steps = self._in_a_row = self._gaps = 0
+        self._inner_done = self._inner_rounds = self._in_a_row = self._gaps = 0
+        self._failed_steps = None
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""
@@ -190,6 +191,11 @@ class Level:
         if self._is_loop:
             return to_count(self._step) or 0
         return self._inner_rounds if self._epoch is None else int(self._epoch)
+
+    @property
+    def _has_failed_inside(self) -> bool:
+        """Whether this round is not over, as far as is known: what ran inside has failed."""
+        return self._failed_steps is not None and self._inner_round == self._rounds
 
     @property
     def _planned_rounds(self) -> Optional[float]:
@@ -235,10 +241,14 @@ def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]
     rounds, planned = level._rounds, level._planned_rounds
     if last is None or last.total_steps is None:
         return None
+    has_failed = inner is None and level._has_failed_inside
+    if has_failed:
+        before -= level._failed_steps or 0
     if planned is None:  # nothing is planned around it: what is inside is all that is known of the end
-        return before + last.total_steps if inner is not None and not level._is_loop else None
+        is_inside = (inner is not None or has_failed) and not level._is_loop
+        return before + last.total_steps if is_inside else None
     left = max(planned - rounds, 0)
-    if inner is None and level._inner_round == rounds:
+    if inner is None and level._inner_round == rounds and not has_failed:
         left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
     each = last.total_steps if level._is_loop else last.total_steps / max(last.total_epochs or 1, 1)
     return before + round(each * left)
@@ -256,8 +266,12 @@ def _epochs(
     rounds: Optional[float] = level._rounds if level._is_loop else level._epoch
     if inner is None or not inner.total_epochs:
         if known.total_epochs and level._is_loop:  # between two inner levels, in epochs as they count them
-            done = level._rounds + (1 if level._inner_round == level._rounds else 0)
-            return done * known.total_epochs, planned * known.total_epochs if planned else None
+            done = level._rounds * known.total_epochs
+            if level._has_failed_inside:
+                done += known.epoch or 0
+            elif level._inner_round == level._rounds:
+                done += known.total_epochs
+            return done, planned * known.total_epochs if planned else None
         return rounds, planned
     return (
         (rounds or 0) * inner.total_epochs + (inner.epoch or 0),

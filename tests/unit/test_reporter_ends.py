@@ -160,6 +160,40 @@ def test_steps_of_an_epoch_that_an_exception_cuts_short_stay_where_it_is_not_tri
     assert (last.state, last.step, last.epoch) == ("completed", 15, 3)
 
 
+def fail(nesting: str) -> None:
+    """In the 11th of 30 steps of the second of three epochs."""
+    if nesting == "block":
+        with report():
+            fail("tracked")
+    elif nesting == "block of epochs":
+        with report(total_epochs=3):
+            fail("not tracked")
+    for epoch in range(3) if nesting == "not tracked" else track(range(3)):
+        for step in track(range(30)):
+            if epoch == 1 and step == 10:
+                raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("nesting", "position"),
+    [
+        ("tracked", (40, 90, 1, 3, 44)),
+        ("block", (40, 90, 1, 3, 44)),
+        ("block of epochs", (40, 90, 1, 3, 44)),
+        ("not tracked", (40, None, 1, None, None)),
+    ],
+)
+def test_an_epoch_that_an_exception_has_ended_is_not_done(
+    sink: MemorySink, nesting: str, position: tuple[Any, ...]
+) -> None:
+    """Seen: the usual training that fails in its second epoch was at epoch 2 of 3, 57 %."""
+    with pytest.raises(KeyError):
+        fail(nesting)
+    current()._run.exit()
+    last = sink.last
+    assert (last.step, last.total_steps, last.epoch, last.total_epochs, last.percentage) == position
+
+
 def test_a_block_around_a_retry_counts_the_one_that_succeeds(sink: MemorySink) -> None:
     with report():
         try:
