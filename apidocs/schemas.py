@@ -15,7 +15,7 @@ import msgspec
 from pydantic import Field, create_model
 from pydantic.json_schema import models_json_schema
 
-from visibility_api.models.job_records import JobRecord, JobRecordHistory, JobRecordList
+from visibility_api.models.job_records import JobRecord, JobRecordHistory, JobRecordList, JobRecordLogTail
 from visibility_api.models.served import GROUP, JOB_RECORDS, TRAINING_JOBS, VERSION, Resource
 from visibility_api.models.subresources import TrainJobDiagnosis, TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.v1alpha1 import (
@@ -75,7 +75,9 @@ def component_schemas(resources: Sequence[Resource]) -> dict[str, Schema]:
 def _models_of(resource: Resource) -> dict[str, type[WireModel]]:
     """The documents of one resource, by kind."""
     if resource is JOB_RECORDS:
-        return {model.__name__: model for model in (JobRecord, JobRecordList, JobRecordHistory)}
+        return {
+            model.__name__: model for model in (JobRecord, JobRecordList, JobRecordHistory, JobRecordLogTail)
+        }
     if resource is TRAINING_JOBS:
         return {model.__name__: model for model in (TrainingJob, TrainingJobList, TrainingJobSums)}
     workload = resource.kind.removesuffix("Progress")

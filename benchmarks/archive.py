@@ -23,7 +23,7 @@ from visibility_api.archive.bucket import Bucket
 from visibility_api.archive.index import Place, read_line, write_lines
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.archive.shelf import Shelf
-from visibility_api.auth.identity import Attributes
+from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import Resources
@@ -35,6 +35,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class _Cluster:
+    async def authorize(self, _identity: Identity, _attributes: Attributes) -> None:
+        return
+
     async def get(self, path: str) -> bytes:
         return json.dumps({"metadata": {"uid": f"uid-{path.rpartition('/')[2]}"}}).encode()
 
@@ -94,7 +97,9 @@ async def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         bucket = Bucket(directory)
         sample = await _fill(bucket)
-        records = JobRecords(Shelf(bucket, Namespaces(_Cluster())), now=lambda: START + timedelta(days=DAYS))
+        records = JobRecords(
+            Shelf(bucket, Namespaces(_Cluster())), _Cluster(), now=lambda: START + timedelta(days=DAYS)
+        )
 
         async def ask(namespace: str = "", **query: str) -> int:
             async def receive() -> Any:

@@ -180,7 +180,11 @@ def assemble(
     diagnosis_requests = DiagnosisRequests(
         role, lambda: role.term.diagnoser if role.term is not None else None, peers
     )
-    records = JobRecords(Shelf(archive.bucket, archive.namespaces), now=_now) if archive is not None else None
+    records = (
+        JobRecords(Shelf(archive.bucket, archive.namespaces), authorizer, now=_now)
+        if archive is not None
+        else None
+    )
     resources = ServedResources(
         store, request_metrics, shares, authorizer, replica_reads.read, now=_now, records=records
     )

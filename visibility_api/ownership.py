@@ -31,7 +31,7 @@ from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
-from visibility_api.kubeapi.job_records import encode_record
+from visibility_api.kubeapi.job_records import encode_log, encode_record
 from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
@@ -70,6 +70,7 @@ SYNC_CHECK_S, SYNCED_CHECK_S = 0.1, 1.0  # until every job is known; while some 
 # What is kept of jobs that do not exist is forgotten so long after every job that exists is known. A
 # kube-apiserver that has just started may answer for a while as if there were no TrainJobs at all.
 SETTLED_S = 600.0
+ARCHIVED_LOG_BYTES = 16 * 1024 * 1024  # of failed jobs that wait for the archive
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 
@@ -230,7 +231,20 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     )
 
     kinds = given.kinds()
-    keeper = _keeper(given.archive, jobs, kinds, metrics, may_write) if given.archive is not None else None
+    failure_logs = (
+        FailureLogs(
+            cluster,
+            settings.probe_timeout.total_seconds(),
+            kept_bytes=ARCHIVED_LOG_BYTES if given.archive is not None else 0,
+        )
+        if "logs" in sources
+        else None
+    )
+    keeper = (
+        _keeper(given.archive, jobs, kinds, metrics, may_write, failure_logs)
+        if given.archive is not None
+        else None
+    )
 
     def published(document: JobProgress) -> None:
         if write_back is not None:
@@ -313,9 +327,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         pod_lists,
         replicas=replicas,
         found=tracker.failed,
-        explain=FailureLogs(cluster, settings.probe_timeout.total_seconds()).explain
-        if "logs" in sources
-        else None,
+        explain=failure_logs.explain if failure_logs is not None else None,
         nodes=NodeFaults(cluster, found=tracker.failed) if settings.node_faults else None,
     )
     rank_states = RankStates(cluster) if "exec" in sources else None
@@ -405,7 +417,12 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
 
 
 def _keeper(
-    archive: Archive, jobs: JobLog, kinds: Kinds, metrics: Metrics, may_write: Callable[[], bool]
+    archive: Archive,
+    jobs: JobLog,
+    kinds: Kinds,
+    metrics: Metrics,
+    may_write: Callable[[], bool],
+    logs: FailureLogs | None,
 ) -> Keeper:
     names = {each.plural: each.kind.removesuffix("Progress") for each in kinds.resources}
 
@@ -413,11 +430,16 @@ def _keeper(
         resource = document.job.ref.resource
         return encode_record(document, history, is_deleted, names.get(resource, resource))
 
+    async def read_log(document: JobProgress) -> bytes | None:
+        found = await logs.last_lines(document) if logs is not None else None
+        return None if found is None else encode_log(*found)
+
     return Keeper(
         archive.bucket,
         archive.namespaces,
         archive.retention,
         encode=encode,
+        read_log=read_log if logs is not None else None,
         find=partial(_find_document, jobs),
         history=jobs.history,
         may_write=may_write,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,19 @@ def start(cluster: Cluster, tmp_path: Path, archive: Path, name: str) -> Visibil
     for thing in read_manifests(["archive"]):
         if "archive" in thing["metadata"]["name"]:
             cluster.admin.apply(path_of(thing), thing)
-    return VisibilityServer(cluster, tmp_path / name, components=COMPONENTS, flags=[f"--archive={archive}"])
+    return VisibilityServer(
+        cluster, tmp_path / name, components=(*COMPONENTS, "source-logs"), flags=[f"--archive={archive}"]
+    )
 
 
 def listed(workspace: Workspace, name: str) -> Object | None:
     found = workspace.alice.api.items(f"{PREFIX}/namespaces/{workspace.name}/jobrecords")
     return next((each for each in found if each["jobRef"]["name"] == name), None)
+
+
+def is_listed(workspace: Workspace, name: str, phase: str) -> bool:
+    found = listed(workspace, name)
+    return found is not None and found["summary"]["phase"] == phase
 
 
 def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_are_gone(
@@ -46,8 +54,8 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
         workspace.wait_condition("fails", "Failed", "True")
         workspace.wait_reporting("runs")
         workspace.delete_job("runs")
-        for name in ("runs", "fails"):
-            wait_until(lambda name=name: listed(workspace, name), what=f"{name} is archived")
+        for name, phase in (("runs", "Running"), ("fails", "Failed")):
+            wait_until(partial(is_listed, workspace, name, phase), what=f"{name} is archived")
         workspace.delete_job("fails")
     finally:
         assert first.stop() == 0
@@ -85,6 +93,8 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
             )
             assert client.get_job_record(name).progress.failure.exit_code == 3  # type: ignore[union-attr]
             assert "loss" in client.get_job_record_history(found["runs"].name).metrics
+        tail = workspace.alice.api.get(f"{PREFIX}/namespaces/{workspace.name}/jobrecords/{name}/log-tail")
+        assert (tail["kind"], tail["podName"].partition("-node-0")[0]) == ("JobRecordLogTail", "fails")
         refused = workspace.bob.kubectl("get", "jobrecords", "-n", workspace.name)
         assert "Forbidden" in refused.stderr
         told = workspace.alice.kubectl("delete", "jobrecord", name, "-n", workspace.name)

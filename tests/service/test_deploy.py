@@ -407,7 +407,7 @@ def test_the_server_may_find_every_kind_and_viewers_may_read_it(objects: Objects
     assert [rule["resources"] for rule in viewer] == [
         [each.plural for each in (TRAINING_JOBS, *RESOURCES)],
         [f"{each.plural}/{below.name}" for each in RESOURCES for below in each.subresources],
-        ["jobrecords", "jobrecords/history"],
+        ["jobrecords", "jobrecords/history", "jobrecords/log-tail"],
     ]
 
 

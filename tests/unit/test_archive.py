@@ -19,6 +19,8 @@ from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, write_
 from visibility_api.archive.keeper import DROPPED, MAX_WAITING_BYTES, SETTLED_S, Keeper, Retention, Waiting
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.archive.shelf import LISTED_S, Shelf
+from visibility_api.auth.errors import AccessDenied
+from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import JobProgress
@@ -56,7 +58,9 @@ class Past:
         self.keeper = self.new_keeper(retention, deleted=self.deleted)
         namespaces = Namespaces(self.cluster, clock=lambda: self.now)
         self.shelf = Shelf(self.bucket, namespaces, clock=lambda: self.now)
-        self.records = JobRecords(self.shelf, now=lambda: NOW)
+        self.log: bytes | None = None  # what is read of each job's
+        self.may_read_logs = True
+        self.records = JobRecords(self.shelf, self, now=lambda: NOW)
 
     def new_keeper(
         self, retention: Retention = YEAR, *, deleted: dict[JobRef, Waiting] | None = None
@@ -69,6 +73,7 @@ class Past:
             Namespaces(self.cluster, clock=lambda: self.now),
             retention,
             encode=lambda each, history, gone: encode_record(each, history, gone, "TrainJob"),
+            read_log=self.read_log,
             find=self.jobs.get,
             history=lambda _ref: JobHistory(),
             may_write=lambda: self.is_owner,
@@ -76,6 +81,14 @@ class Past:
             count=count,
             clock=lambda: self.now,
         )
+
+    async def read_log(self, _document: JobProgress) -> bytes | None:
+        return self.log
+
+    async def authorize(self, identity: Identity, attributes: Attributes) -> None:
+        assert (attributes.resource, attributes.subresource, attributes.name) == ("pods", "log", "bert-0")
+        if not self.may_read_logs:
+            raise AccessDenied(identity, attributes)
 
     def show(self, **changes: Any) -> JobProgress:
         shown = document(**changes)
@@ -311,6 +324,30 @@ async def test_a_line_of_the_index_that_cannot_be_read_costs_itself(past: Past) 
     file.write_bytes(gzip.compress(b"{}\n\xff\n" + gzip.decompress(file.read_bytes()) + b'{"metadata":'))
     past.now += LISTED_S + 1
     assert await past.names() == ["bert-uid-of-t"]
+
+
+async def test_a_log_stays_when_its_pod_is_gone_and_goes_with_its_record(past: Past) -> None:
+    past.log = b'{"podName":"bert-0","lines":["the end"]}'
+    past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW)
+    await past.settle()
+    past.log = None
+    past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW, attempts=2)
+    await past.settle()
+    found = await past.shelf.find("team-a", "bert-01234567")
+    assert found is not None
+    assert b"the end" in (await past.shelf.log(*found) or b"")
+    await past.shelf.remove(*found)
+    assert [each for each in past.files() if "0123456789" in each] == []
+
+
+async def test_a_log_that_does_not_come_holds_up_no_record(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.archive.keeper.LOGS_S", 0.0)
+    monkeypatch.setattr(past.keeper, "_read_log", lambda _document: asyncio.Event().wait())
+    past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW)
+    await past.settle()
+    assert await past.names() == ["bert-01234567"]
 
 
 async def test_removing_a_record_removes_its_line(past: Past) -> None:

@@ -16,6 +16,7 @@ from tests.jobs import NOW, spent
 from tests.unit.test_archive import Past
 from visibility_api.archive.bucket import Unavailable
 from visibility_api.archive.shelf import Filed
+from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors import status as errors
 from visibility_api.jobs.job import Phase
@@ -49,6 +50,7 @@ class Client:
             "get": self.past.records.get,
             "list": self.past.records.list,
             "history": self.past.records.history,
+            "log-tail": self.past.records.log_tail,
             "delete": self.past.records.delete,
         }
         attributes = Attributes(
@@ -224,3 +226,17 @@ async def test_an_archive_that_cannot_be_read_is_a_503_and_says_so(
     client.past.now += 60
     with pytest.raises(errors.Unavailable, match="the archive cannot be read now: connection refused"):
         await client.list()
+
+
+async def test_the_end_of_a_log_is_for_those_who_may_read_logs(client: Client) -> None:
+    with pytest.raises(errors.NotFound, match="No log of this job is kept"):
+        await client.ask("log-tail", "job-0-00000000")
+    client.past.log = b'{"podName":"bert-0","previous":false,"truncated":false,"lines":["the end"]}'
+    client.past.show(name="job-5", uid="5" * 36, phase=Phase.FAILED, ended_at=NOW)
+    await client.past.settle()
+    found = json.loads(await client.ask("log-tail", "job-5-55555555"))
+    assert (found["kind"], found["metadata"]["name"]) == ("JobRecordLogTail", "job-5-55555555")
+    assert found["lines"] == ["the end"]
+    client.past.may_read_logs = False
+    with pytest.raises(AccessDenied):
+        await client.ask("log-tail", "job-5-55555555")

@@ -53,6 +53,7 @@ class ServedResources:
             self.handlers[JOB_RECORDS.plural, "", "list"] = records.list
             self.handlers[JOB_RECORDS.plural, "", "delete"] = records.delete
             self.handlers[JOB_RECORDS.plural, "history", "get"] = records.history
+            self.handlers[JOB_RECORDS.plural, "log-tail", "get"] = records.log_tail
 
     def serve(self, kinds: Kinds) -> None:
         """Serve exactly these kinds. Watches of others end, and those of all kinds, which begin anew."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-INDEX, RECORDS = "v1/index/", "v1/records/"
+INDEX, RECORDS, LOGS = "v1/index/", "v1/records/", "v1/logs/"
 MAX_INDEX_BYTES = 24 * 1024 * 1024
 UNKNOWN_NAMESPACE = "unknown"  # the uid of one that was gone before it could be asked for
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
@@ -33,14 +33,17 @@ class Place(NamedTuple):
     def record_path(self, uid: str) -> str:
         return f"{self.records_prefix}{uid}.json.gz"
 
+    def log_path(self, uid: str) -> str:
+        return f"{LOGS}{self.namespace}/{self.namespace_uid}/{self.day}/{uid}.json.gz"
+
     @property
     def records_prefix(self) -> str:
         return f"{RECORDS}{self.namespace}/{self.namespace_uid}/{self.day}/"
 
 
 def place_of(path: str) -> Place | None:
-    """That of an object of the index or of a record, None for any other object."""
-    for prefix, parts in ((INDEX, 3), (RECORDS, 4)):
+    """That of an object of the index, of a record or of a log, None for any other object."""
+    for prefix, parts in ((INDEX, 3), (RECORDS, 4), (LOGS, 4)):
         found = path.removeprefix(prefix).split("/")
         if path.startswith(prefix) and len(found) == parts and all(map(_PART.fullmatch, found)):
             return Place(found[0], found[1], found[2].partition(".")[0])

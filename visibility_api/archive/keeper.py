@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from visibility_api.kube.errors import ClusterError
 from .bucket import Bucket, Found, Unavailable
 from .index import (
     INDEX,
+    LOGS,
     RECORDS,
     UNKNOWN_NAMESPACE,
     Line,
@@ -46,6 +47,7 @@ RETRY_S = 30.0  # while the archive cannot be used
 PRUNE_S = 3600.0
 AT_ONCE = 100  # jobs of one round
 SLICE = 500  # objects, between which other tasks run
+LOGS_AT_ONCE, LOGS_S = 8, 10.0  # of one round: a node that is slow holds up no record
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # records of deleted jobs
 
 WRITTEN, UNCHANGED, FAILED, DROPPED = "Written", "Unchanged", "Failed", "Dropped"
@@ -76,11 +78,13 @@ class Waiting(NamedTuple):
 
 # Takes a job's document, its history and whether it was deleted before it ended.
 Encode = Callable[[JobProgress, JobHistory | None, bool], Encoded]
+# The end of a job's log as a JSON object; None where there is none that may be read. Never raises.
+ReadLog = Callable[[JobProgress], Awaitable[bytes | None]]
 
 
 class Keeper:
     """`find` and `history` return the present document of a job, and what it has reported over time.
-    `deleted` are jobs that an earlier term has left to be written."""
+    `deleted` are jobs that an earlier term has left to be written. `read_log`: None for no logs."""
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class Keeper:
         retention: Retention,
         *,
         encode: Encode,
+        read_log: ReadLog | None,
         find: Callable[[JobRef], JobProgress | None],
         history: Callable[[JobRef], JobHistory | None],
         may_write: Callable[[], bool],
@@ -97,7 +102,7 @@ class Keeper:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bucket, self._namespaces, self._retention = bucket, namespaces, retention
-        self._encode, self._find, self._history = encode, find, history
+        self._encode, self._read_log, self._find, self._history = encode, read_log, find, history
         self._may_write, self._count, self._clock = may_write, count, clock
         self._due: dict[JobRef, float] = {}
         self._attempts: dict[JobRef, int] = {}  # of jobs that go on
@@ -182,7 +187,7 @@ class Keeper:
     async def _prune(self, namespace: str) -> None:
         """One namespace, by name and uid."""
         days: dict[Place, list[Found]] = {}
-        for prefix in (RECORDS, INDEX):  # an index last, so that what it names can be found until then
+        for prefix in (LOGS, RECORDS, INDEX):  # an index last, so that what it names can be found until then
             for number, found in enumerate(await self._bucket.objects(prefix + namespace)):
                 if number % SLICE == 0:
                     await asyncio.sleep(0)
@@ -256,9 +261,33 @@ class Keeper:
             places.setdefault(place, []).append(kept)
         return places
 
+    async def _write_logs(self, place: Place, batch: Iterable[Waiting]) -> None:
+        """Of jobs that exist. What an earlier pod has printed stays until a later one can be read."""
+        if self._read_log is None:
+            return
+        turns, read_log = asyncio.Semaphore(LOGS_AT_ONCE), self._read_log
+
+        async def read(kept: Waiting) -> bytes | None:
+            document = self._find(kept.ref) if kept.encoded is None and is_part(kept.ref.uid) else None
+            if document is None:
+                return None
+            async with turns:
+                return await read_log(document)
+
+        reads = {asyncio.create_task(read(kept), name=f"log of {kept.ref}"): kept for kept in batch}
+        try:
+            done, _ = await asyncio.wait(reads, timeout=LOGS_S)
+        finally:
+            for each in reads:
+                each.cancel()
+        for each in done:
+            if (content := each.result()) is not None:
+                await self._bucket.put(place.log_path(reads[each].ref.uid), content)
+
     async def _write_day(self, place: Place, batch: Iterable[Waiting]) -> None:
         content = await self._bucket.get(place.index_path) or b""
         lines = await asyncio.to_thread(read_lines, content)
+        await self._write_logs(place, batch)
         news: dict[str, Line] = {}
         shown: list[JobRef] = []  # as they are now
         for kept in batch:

@@ -61,8 +61,13 @@ class Shelf:
         """All that is known of it; None if it is gone."""
         return await self._bucket.get(place.record_path(line.uid))
 
+    async def log(self, place: Place, line: Line) -> bytes | None:
+        """The end of its log; None if none is kept."""
+        return await self._bucket.get(place.log_path(line.uid))
+
     async def remove(self, place: Place, line: Line) -> None:
-        """Remove a record, then its line."""
+        """Remove its log and its record, then its line."""
+        await self._bucket.delete(place.log_path(line.uid))
         await self._bucket.delete(place.record_path(line.uid))
         content = await self._bucket.get(place.index_path) or b""
         lines = await asyncio.to_thread(read_lines, content)

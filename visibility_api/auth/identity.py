@@ -71,6 +71,20 @@ class Attributes(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     label_requirements: tuple[Requirement, ...] = ()
 
 
+def log_of(namespace: str, pod_name: str = "") -> Attributes:
+    """The request for the log of a pod, or of any pod, that kube-apiserver would see."""
+    return Attributes(
+        verb="get",
+        path=f"/api/v1/namespaces/{namespace}/pods{pod_name and f'/{pod_name}/log'}",
+        is_resource=True,
+        version="v1",
+        resource="pods",
+        subresource="log",
+        namespace=namespace,
+        name=pod_name,
+    )
+
+
 def authenticated(identity: Identity) -> Identity:
     """`identity` with the group `system:authenticated`, unless it has that or `system:unauthenticated`.
 

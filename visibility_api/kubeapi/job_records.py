@@ -19,6 +19,7 @@ from visibility_api.archive.bucket import Unavailable
 from visibility_api.archive.index import Line, is_part
 from visibility_api.archive.keeper import Encoded
 from visibility_api.archive.shelf import Filed, Shelf
+from visibility_api.auth.identity import log_of
 from visibility_api.errors import status as errors
 from visibility_api.errors.text import harmless
 from visibility_api.flowcontrol.client_queues import ClientQueues
@@ -30,6 +31,7 @@ from visibility_api.kube.errors import ClusterError
 from visibility_api.models import job_records as models, meta_v1, v1alpha1
 from visibility_api.models.served import GROUP_VERSION, JOB_RECORDS
 from visibility_api.models.wire import struct_of
+from visibility_api.probing.log_end import LogEnd
 from visibility_api.store import Entry
 
 from .age import UNKNOWN, age, duration
@@ -38,7 +40,7 @@ from .disconnect import unless_gone
 from .history import encode_json, read_moment
 from .list_layout import layout_of, write_items
 from .list_options import ListOptions, read_include_object, read_list_options
-from .message import ResourceRequest, ResourceResponse
+from .message import Authorizer, ResourceRequest, ResourceResponse
 from .negotiation import Representation, Target, negotiate_request
 from .rendering import render
 from .turns import Turns
@@ -100,6 +102,22 @@ def encode_record(document: JobProgress, history: JobHistory | None, is_deleted:
         line,
         b'%s,"progress":%s,"history":%s}'
         % (line[:-1], _encode(status_of(document)), encode_json(JOB_RECORDS, entry, view)),
+    )
+
+
+def encode_log(end: LogEnd, cause_line: str | None) -> bytes:
+    """What the archive keeps of a log: `JobRecordLogTail` without kind and metadata."""
+    place = end.place
+    return _encode(
+        {
+            "podName": place.pod_name,
+            **({"containerName": place.container_name} if place.container_name else {}),
+            **({"replica": place.replica} if place.replica else {}),
+            "previous": place.is_previous,
+            "truncated": end.is_cut,
+            **({"causeLine": cause_line} if cause_line is not None else {}),
+            "lines": end.lines,
+        }
     )
 
 
@@ -173,8 +191,15 @@ class _Whole(msgspec.Struct):
     history: msgspec.Raw = msgspec.Raw(b"")
 
 
+class _Log(msgspec.Struct, rename="camel"):
+    """What is read of the end of a log."""
+
+    pod_name: str
+
+
 _read = msgspec.json.Decoder(_Record).decode
 _read_whole = msgspec.json.Decoder(_Whole).decode
+_read_log = msgspec.json.Decoder(_Log).decode
 
 
 class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -193,10 +218,10 @@ class _Asked(NamedTuple):
 
 
 class JobRecords:
-    """The handlers for records. `now` is the clock of the ages in Tables."""
+    """The handlers for records. `now` is the clock of ages, `authorizer` reviews the right to logs."""
 
-    def __init__(self, shelf: Shelf, *, now: Callable[[], datetime]) -> None:
-        self._shelf = shelf
+    def __init__(self, shelf: Shelf, authorizer: Authorizer, *, now: Callable[[], datetime]) -> None:
+        self._shelf, self._authorizer = shelf, authorizer
         self._now = now
         self._queues = ClientQueues(
             crowded="too many requests for records wait; try again after the time in Retry-After",
@@ -223,6 +248,14 @@ class JobRecords:
         """The history of one. Raises as `get`."""
         representation = negotiate_request(request, Target.PLAIN)
         return await self._answer(request, lambda: self._history(request, representation))
+
+    async def log_tail(self, request: ResourceRequest) -> ResourceResponse:
+        """The end of the log of one, for callers that may get pods/log as well.
+
+        Raises as `get`, NotFound, AccessDenied.
+        """
+        representation = negotiate_request(request, Target.PLAIN)
+        return await self._answer(request, lambda: self._log_tail(request, representation))
 
     async def delete(self, request: ResourceRequest) -> ResourceResponse:
         """Remove one. Raises as `get`."""
@@ -294,6 +327,24 @@ class JobRecords:
     async def _history(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
         whole = await self._whole(request, await self._find(request))
         return _response(bytes(whole.history), representation)
+
+    async def _log_tail(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:
+        filed = await self._find(request)
+        content = await self._shelf.log(*filed)
+        if content is None:
+            raise errors.NotFound(
+                "No log of this job is kept: the server read none when it ended (docs/archive.md)."
+            )
+        try:
+            pod_name = _read_log(content).pod_name
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unavailable(f"the log of {request.attributes.name} is damaged") from error
+        # The chain has checked the right to this subresource; here is the right to the log itself.
+        await self._authorizer.authorize(request.identity, log_of(request.attributes.namespace, pod_name))
+        metadata = msgspec.json.decode(filed[1].content, type=_MetadataOnly).metadata
+        head = b'{"kind":"JobRecordLogTail","apiVersion":"%s","metadata":%s,'
+        body = head % (GROUP_VERSION.encode(), bytes(metadata)) + content.lstrip(b"{").rstrip()
+        return _response(body, representation)
 
     async def _delete(self, request: ResourceRequest) -> ResourceResponse:
         filed = await self._find(request)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from .meta_v1 import ListMeta, ObjectMeta
-from .subresources import TrainJobProgressHistory
+from .subresources import TrainJobLogTail, TrainJobProgressHistory
 from .v1alpha1 import JobReference, Metric, ProgressStatus, Steps
 from .wire import API_VERSION, ApiVersion, Double, Int32, Int64, Time, WireModel
 
@@ -74,4 +74,12 @@ class JobRecordHistory(TrainJobProgressHistory):
 
     kind: Literal["JobRecordHistory"] | None = Field(  # type: ignore[assignment]
         default=None, description="Always JobRecordHistory."
+    )
+
+
+class JobRecordLogTail(TrainJobLogTail):
+    """The last lines of the log when the job had ended, of what failed first or of rank 0."""
+
+    kind: Literal["JobRecordLogTail"] | None = Field(  # type: ignore[assignment]
+        default=None, description="Always JobRecordLogTail."
     )

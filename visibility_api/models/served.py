@@ -65,7 +65,11 @@ JOB_RECORDS = Resource(
     verbs=("get", "list"),
     unlisted_verbs=("delete",),
     is_archived=True,
-    subresources=(Subresource(name="history", kind="JobRecordHistory"),),
+    subresources=(
+        Subresource(name="history", kind="JobRecordHistory"),
+        # For callers that may get pods/log as well.
+        Subresource(name="log-tail", kind="JobRecordLogTail"),
+    ),
 )
 
 

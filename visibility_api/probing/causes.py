@@ -1,25 +1,37 @@
-"""The cause of a failure, by the end of the log of the container that failed."""
+"""The end of the log of a container that failed: the cause of the failure, and what is kept of it."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from visibility_api.causes.reading import MAX_LINES, find_cause
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ClusterError
 
-from .log_end import LogEnds, place_of
+from .log_end import LogEnd, LogEnds, place_of
+
+KEPT_LINES = 200
 
 
 class FailureLogs:
-    """Reads them through kube-apiserver, and keeps nothing of them. `timeout_s`: of one request."""
+    """Reads them through kube-apiserver. `timeout_s`: of a request; `kept_bytes`: of the last ends together.
 
-    def __init__(self, client: KubeClient, timeout_s: float) -> None:
+    They are kept for `last_lines`: a Job deletes its pods when it fails.
+    """
+
+    def __init__(self, client: KubeClient, timeout_s: float, *, kept_bytes: int = 0) -> None:
         self._logs = LogEnds(client, timeout_s=timeout_s)
+        self._kept: LRUCache[JobRef, LogEnd] = LRUCache(
+            kept_bytes, getsizeof=lambda end: sum(len(line) + 60 for line in end.lines) + 200
+        )
 
     async def explain(self, ref: JobRef, failure: Failure) -> Failure:
         """The failure with its cause; as it is where none is known. Raises ApiError, Unreachable."""
@@ -27,6 +39,8 @@ class FailureLogs:
         if place is None:
             return failure
         end = await self._logs.read(place, MAX_LINES)
+        with suppress(ValueError):  # it is larger than all that may be kept
+            self._kept[ref] = end
         # Hostile lines take up to 50 ms.
         cause = await asyncio.to_thread(find_cause, end.lines)
         if cause is None:
@@ -40,3 +54,23 @@ class FailureLogs:
             rank=cause.rank,
             is_retryable=failure.is_retryable if cause.is_retryable is None else cause.is_retryable,
         )
+
+    async def last_lines(self, document: JobProgress) -> tuple[LogEnd, str | None] | None:
+        """The end of the log of what failed, else of rank 0, and the line that says the cause.
+
+        None where there is no pod any more, or its node does not answer.
+        """
+        job = document.job
+        end = self._kept.get(job.ref)
+        place = place_of(
+            job.ref.namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=None
+        )
+        if place is not None and (end is None or end.place.pod_name != place.pod_name):
+            with suppress(ClusterError):
+                end = await self._logs.read(place, KEPT_LINES)
+        if end is None:
+            return None
+        cause = await asyncio.to_thread(find_cause, end.lines) if document.failure is not None else None
+        is_cut = end.is_cut or len(end.lines) > KEPT_LINES
+        shown = LogEnd(place=end.place, lines=end.lines[-KEPT_LINES:], is_cut=is_cut)
+        return shown, None if cause is None else cause.line

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, DiagnoseParts, Served
 from visibility_api.app.documents import negotiated
-from visibility_api.auth.identity import Attributes
+from visibility_api.auth.identity import log_of
 from visibility_api.errors.status import (
     Conflict,
     Forbidden,
@@ -52,7 +52,7 @@ async def diagnosis(
     """
     entry = _find(parts.find(resource.plural, namespace, name), resource.plural, name)
     # The chain has checked the right to this subresource. Stacks are of all pods, so is this right.
-    await parts.authorizer.authorize(caller, _right(namespace))
+    await parts.authorizer.authorize(caller, log_of(namespace))
     found = entry.document.diagnosis
     if found is None:
         raise NotFound(
@@ -127,16 +127,3 @@ def _find(entry: Entry | None, plural: str, name: str) -> Entry:
     if entry is None:
         raise ObjectNotFound(plural, name)
     return entry
-
-
-def _right(namespace: str) -> Attributes:
-    """To read the log of any pod of the namespace."""
-    return Attributes(
-        verb="get",
-        path=f"/api/v1/namespaces/{namespace}/pods",
-        is_resource=True,
-        version="v1",
-        resource="pods",
-        subresource="log",
-        namespace=namespace,
-    )

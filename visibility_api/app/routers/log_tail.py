@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, LogTailParts, Served
 from visibility_api.app.documents import choose, negotiated, text
-from visibility_api.auth.identity import Attributes, client_of
+from visibility_api.auth.identity import client_of, log_of
 from visibility_api.causes.reading import find_cause
 from visibility_api.errors.status import (
     Forbidden,
@@ -72,7 +72,7 @@ async def log_tail(
     if place is None:
         raise NotFound("The job has had no pod yet, so there is no log.")
     # The chain has checked the right to this subresource; here is the right to the log itself.
-    await parts.authorizer.authorize(caller, _right(place))
+    await parts.authorizer.authorize(caller, log_of(place.namespace, place.pod_name))
     async with parts.queues.slot(client_of(caller)):
         try:
             found = await parts.logs.read(place, lines)
@@ -103,20 +103,6 @@ def _body(resource: Resource, entry: Entry, found: LogEnd, cause_line: str | Non
         lines=found.lines,
     )
     return msgspec.json.encode(tail)
-
-
-def _right(place: Place) -> Attributes:
-    """That which kube-apiserver would ask for if the caller read the log itself."""
-    return Attributes(
-        verb="get",
-        path=f"/api/v1/namespaces/{place.namespace}/pods/{place.pod_name}/log",
-        is_resource=True,
-        version="v1",
-        resource="pods",
-        subresource="log",
-        namespace=place.namespace,
-        name=place.pod_name,
-    )
 
 
 def _refusal(error: ApiError, place: Place) -> RequestError:
