@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import kubeflow_trainer_api.models as trainer
 import yaml
 from pydantic import BaseModel
 
@@ -159,6 +158,8 @@ def _named(name: str) -> Object:
     if (parsed := re.fullmatch(r"(list|dict)[\[(](?:str, )?(.+)[\])]", name)) is not None:
         kind, inner = parsed.groups()
         return schema([inner] if kind == "list" else {"*": inner})
+    import kubeflow_trainer_api.models as trainer  # slow: a quarter of what collecting all tests takes
+
     names = [prefix + name.replace("K8sIo", "IoK8s") for prefix in _PREFIXES]
     found = next((model for each in names if (model := getattr(trainer, each, None))), None)
     if (known := _SCHEMAS.get(found.__name__ if found else name)) is not None:
