@@ -19,7 +19,7 @@ _CHOICES = {
     ("--window",): ("hour", "day", "whole"),
     ("--until",): ("done", "ended", "50%", "stalled", "diverged"),
 }
-_JOBS = ("get", "history", "logs", "wait", "compare", "why")
+_JOBS = ("get", "history", "logs", "wait", "compare", "why", "records")
 
 
 def candidates(words: Sequence[str]) -> List[str]:

@@ -14,7 +14,7 @@ from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, column
 FIRST = 500  # jobs of the first page
 _BAR = 12
 # What goes first where a terminal is too narrow.
-_EXPENDABLE = ("AGE", "ENDED", "ATTEMPTS", "KIND", "SEEN", "REASON", "STEP", "LOSS", "ETA")
+_EXPENDABLE = ("REASON", "AGE", "SEEN", "bar", "KIND", "STEP", "LOSS", "ETA")
 _LEAST_NAME = 12
 
 Row = Dict[str, str]
@@ -100,11 +100,20 @@ class Lines:
     What is too wide for a terminal is left out, from the least on.
     """
 
-    def __init__(self, shown: Terminal, flags: Dict[str, Any], hidden: Set[str], *, is_wide: bool) -> None:
+    def __init__(
+        self,
+        shown: Terminal,
+        flags: Dict[str, Any],
+        hidden: Set[str],
+        *,
+        is_wide: bool,
+        expendable: Sequence[str] = _EXPENDABLE,
+    ) -> None:
         self._shown = shown
         self._flags = flags
         self._hidden = hidden
         self._is_wide = is_wide
+        self._expendable = expendable
         self._limit = shown.width if not is_wide else None
         self._heads: List[str] = []
         self._widths: List[int] = []
@@ -152,7 +161,7 @@ class Lines:
             if not has_more:  # else later rows may have them
                 heads = [head for head in heads if head not in empty]
             bar = bar if "PROGRESS" in heads else 0
-            for step in (*empty, "REASON", "AGE", "SEEN", "bar", *_EXPENDABLE):
+            for step in (*empty, *self._expendable):
                 if width() <= limit:
                     break
                 if step == "bar":

@@ -17,6 +17,7 @@ from .showing import history_of, loss_of, number, points_of
 from .terminal import harmless, terminal
 
 MAX_RUNS = 100  # side by side: the history of each is read
+_EXPENDABLE = ("bar", "ATTEMPTS", "ENDED", "STEP", "PROGRESS", "GOODPUT")
 _LESS_IS_BETTER = re.compile(r"loss|perplexity|ppl|err|wer|mse|mae", re.IGNORECASE)
 
 
@@ -36,7 +37,8 @@ def records(api: Api, job: Optional[str], metric: Optional[str], output: str, *t
         return 0
     if len(runs) > MAX_RUNS:
         print(f"These are the latest {MAX_RUNS} of {len(runs)}.", file=sys.stderr)
-    lines = Lines(terminal(), api.flags, set(), is_wide=output == "wide")
+    is_wide = output == "wide"
+    lines = Lines(terminal(), api.flags, set(), is_wide=is_wide, expendable=_EXPENDABLE)
     print(*lines.of(_side_by_side(api, runs[:MAX_RUNS], metric)), sep="\n")
     return 0
 

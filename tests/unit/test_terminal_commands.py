@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from trainjob_cli import complete, following, main as commands, terminal as drawing, waiting
+from trainjob_cli import complete, following, main as commands, records as past, terminal as drawing, waiting
 from trainjob_cli.api import UsageError
 from trainjob_cli.listing import Lines
 from trainjob_cli.reading import readable
@@ -529,7 +529,7 @@ def test_two_jobs_are_compared_at_the_same_steps(cluster: Cluster, run: Run) -> 
 
 
 def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_of_their_end(
-    cluster: Cluster, run: Run
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def record(uid: str, name: str, phase: str, **more: Any) -> dict[str, Any]:
         metadata = {"name": f"{name}-{uid}", "namespace": "team-a", "uid": uid, "resourceVersion": "1"}
@@ -555,6 +555,14 @@ def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_o
         ["bert-2", "Succeeded", "100%", "2", "2"],
     ]
     assert cluster.asked[0].parameters == [("labelSelector", "team=a"), ("since", "720h")]
+    shown = Terminal(is_terminal=True, has_blocks=True, width=60)
+    with monkeypatch.context() as narrow:
+        narrow.setattr(past, "terminal", lambda: shown)
+        cluster.answers[f"{TEAM}/jobrecords"] = [*pages, *pages]
+        out = run("records", "bert")[1]
+    assert out.split("\n")[0].split() == ["NAME", "PHASE", "BEST", "LOSS", "DURATION", "CAUSE"]
+    assert max(map(drawing.cells_of, out.splitlines())) <= 60
+    cluster.answers[f"{TEAM}/jobrecords"] = [*pages]
     assert json.loads(run("records", "bert", "-o", "json")[1])["items"] == [failed, done]
     cluster.answers[f"{TEAM}/jobrecords"] = table(("bert-1", "TrainJob", "Failed", "45%"))
     name = "jobrecord.visibility.trainer.kubeflow.org/bert-1\n"
