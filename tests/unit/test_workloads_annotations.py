@@ -189,6 +189,13 @@ def test_of_a_variable_given_twice_the_last_counts_even_when_its_value_is_elsewh
     assert declared(None, first, secret) == declared()
 
 
+def test_of_very_many_variables_of_ours_the_last_are_kept() -> None:
+    """30,000 fit a pod, and took 25 ms of the event loop with each of its changes."""
+    many = [{"name": "TRAINJOB_PROGRESS_FILE", "value": f"/{number}"} for number in range(1000)]
+    container = msgspec.json.decode(msgspec.json.encode({"env": many}), type=Container)
+    assert [each.text for each in container.env or ()] == [f"/{number}" for number in range(744, 1000)]
+
+
 @pytest.mark.parametrize("value", [5, True, ["/p"], {"a": "/p"}])
 def test_a_value_that_is_no_text_is_none_and_harms_no_other(value: Any) -> None:
     no_text = {"name": "TRAINJOB_PROGRESS_PORT", "value": value}
