@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from tests.jobs import document
 from visibility_api.jobs.job import JobRef
-from visibility_api.store import Listing, RevisionExpired
+from visibility_api.store import Listing, RevisionExpired, memory as subject
 from visibility_api.store.memory import MemoryStore
 
 BASE = 1000
@@ -226,3 +226,26 @@ def test_a_list_of_several_resources_is_that_of_each_together_at_every_revision(
         assert mixed(scope, revision) == expected
     feed = store.watch(resources, BASE)
     assert feed.revision == BASE
+
+
+def test_a_job_that_comes_or_goes_is_put_in_its_place_among_those_of_all_kinds(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant's jobs, made and deleted without end, would have all others' sorted anew for each list."""
+    kinds, sorted_ = frozenset(("trainjobs", "jobs")), 0
+    for number in range(500):
+        store.put(document(f"job-{number}"))
+    store.list(kinds)
+    order = subject.list_order
+
+    def counted(namespace: str, name: str) -> tuple[str, str]:
+        nonlocal sorted_
+        sorted_ += 1
+        return order(namespace, name)
+
+    monkeypatch.setattr(subject, "list_order", counted)
+    store.put(document("new", resource="jobs"))
+    assert len(store.list(kinds).entries) == 501
+    store.delete(store.list(kinds).entries[0].document.job.ref)
+    assert len(store.list(kinds).entries) == 500
+    assert sorted_ < 50

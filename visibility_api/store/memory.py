@@ -170,7 +170,7 @@ class MemoryStore:
         self._step(state, type_, document, previous=held, revision=revision)
         if type_ == "DELETED":
             del state.entries[key]
-            self._order = None
+            self._reorder(ref, is_new=False)
 
     def advance(self, revision: int, *, is_mark: bool = False) -> None:
         """Nothing has changed up to this revision."""
@@ -300,7 +300,7 @@ class MemoryStore:
         if self._order is None:
             self._order = sorted(
                 ((plural, key) for plural, state in self._resources.items() for key in state.entries),
-                key=lambda each: list_order(each[1][0], f"{each[0]}.{each[1][1]}"),
+                key=_mixed_order,
             )
         return [states[plural].entries[key] for plural, key in self._order if plural in states]
 
@@ -327,7 +327,14 @@ class MemoryStore:
     def _remove(self, state: _State, key: _Key, held: Entry) -> None:
         self._step(state, "DELETED", held.document, previous=held)
         del state.entries[key]
-        self._order = None
+        self._reorder(held.document.job.ref, is_new=False)
+
+    def _reorder(self, ref: JobRef, *, is_new: bool) -> None:
+        """This job has come, or it has gone. To sort all of 10,000 anew would take 15 ms."""
+        if self._order is not None:
+            job = ref.resource, (ref.namespace, ref.name)
+            place = bisect_left(self._order, _mixed_order(job), key=_mixed_order)
+            self._order[place : place + (not is_new)] = [job] if is_new else []
 
     def _step(
         self,
@@ -347,7 +354,7 @@ class MemoryStore:
         if self._mixed:
             self._mixed.clear()
         if previous is None:
-            self._order = None
+            self._reorder(ref, is_new=True)
         change, size_bytes = Change(type=type_, entry=entry, previous=previous), _size_bytes(document)
         state.log.append(change, size_bytes=size_bytes)
         self._all.append(change, size_bytes=size_bytes)
@@ -355,6 +362,12 @@ class MemoryStore:
 
 def _order(key: _Key) -> tuple[str, str]:
     return list_order(*key)
+
+
+def _mixed_order(job: tuple[str, _Key]) -> tuple[str, str]:
+    """Of a job among those of several resources."""
+    plural, (namespace, name) = job
+    return list_order(namespace, f"{plural}.{name}")
 
 
 def _key(entry: Entry) -> _Key:
