@@ -86,6 +86,8 @@ class Items(Over[T]):
         except BaseException as error:
             self._guard(self._track._fail, error)
             raise
+        if hasattr(self._items, "send"):
+            self.__class__ = Answers
         self._guard(self._go_on_after_fork)
 
     def __next__(self) -> T:
@@ -142,21 +144,6 @@ class Items(Over[T]):
             return ask(whom)
         finally:
             self._meter.note(marks, began_s, state if run.begun_beside == begun else None)
-
-    def __getattr__(self, name: str) -> Any:
-        """What `yield from` asks a generator for, where a generator is what is tracked."""
-        if name not in ("send", "throw") or not hasattr(self._items, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return lambda *given: self._answer(name, given)
-
-    def _answer(self, name: str, given: Any) -> T:
-        items = self._items
-        self._items = asked = _Asked(items, name, given)
-        try:
-            return next(self)
-        finally:
-            if self._items is asked:
-                self._items = items
 
     def close(self) -> None:
         """Leave the loop: what `break` does, and the end of a generator that yields from this."""
@@ -258,11 +245,33 @@ class Items(Over[T]):
             track._run.warn(error)
 
 
+class Answers(Items[T]):
+    """The items of a generator: `yield from` sends to it, and throws into it. A class of its own, because
+    `__getattr__` in the other would double what each item costs."""
+
+    __slots__ = ()
+
+    def send(self, value: object) -> T:
+        return self._ask("send", value)
+
+    def throw(self, *error: Any) -> T:
+        return self._ask("throw", *error)
+
+    def _ask(self, name: str, *given: Any) -> T:
+        items = self._items
+        self._items = asked = _Asked(getattr(items, name), given)
+        try:
+            return next(self)
+        finally:
+            if self._items is asked:
+                self._items = items
+
+
 class _Asked:
     """Items of a generator, the next of which is asked for in another way than by `next`."""
 
-    def __init__(self, items: Any, name: str, given: Any) -> None:
-        self._ask, self._given = getattr(items, name), given
+    def __init__(self, ask: Callable[..., Any], given: tuple[Any, ...]) -> None:
+        self._ask, self._given = ask, given
 
     def __iter__(self) -> _Asked:
         return self
