@@ -71,7 +71,10 @@ def watch_again() -> None:
     # None: not Python's, it could not be called. Ignored: then nothing ends, and children inherit it so.
     if before is None or before == signal.SIG_IGN or isinstance(before, _Handler):
         return
-    signal.signal(signal.SIGTERM, _Handler(before))
+    try:
+        signal.signal(signal.SIGTERM, _Handler(before))
+    except ValueError:  # a subinterpreter, which gets no signals
+        return
 
 
 def forget(flush: Flush) -> None:

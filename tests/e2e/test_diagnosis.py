@@ -1,10 +1,12 @@
-"""Which rank a stalled job waits for, through kube-apiserver: document, Event, column, describe, requests.
+"""Which rank a stalled job waits for, or a slow one, through kube-apiserver: document, Event, column, …
 
-The pods' files are of the form in which reporters write them; their processes are real ones.
+The files of stalled pods are of the form in which reporters write them; their processes are real ones. The
+slow rank and its peers have reporters.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -61,6 +63,37 @@ while True:
     if how == "stops":
         os.kill(pid, signal.SIGSTOP)
     time.sleep(1)
+"""
+# The loader of rank 1 computes; those of the others wait for a moment. All but rank 0 leave when told.
+WORKING = """
+import os, time
+from trainjob_progress import report
+
+rank, leave = int(os.environ["JOB_COMPLETION_INDEX"]), os.environ["TRAINJOB_PROGRESS_FILE"] + ".leave"
+
+def load():
+    while rank == 0 or not os.path.exists(leave):
+        until_s = time.thread_time() + (0.2 if rank == 1 else 0)
+        while time.thread_time() < until_s:
+            pass
+        time.sleep(0.1)
+        yield
+
+with report(total_steps=100_000) as r:
+    for _ in r.track(load()):
+        r.step()
+while True:
+    time.sleep(60)
+"""
+# The server, whose rounds take minutes, with rounds of seconds.
+SOONER = """
+import sys
+from visibility_api.jobs import lagging, straggling
+from visibility_api.workloads import work_reads
+
+work_reads.ROUND_S, work_reads.SOON_S, straggling.LASTING_S, lagging.OLD_S = 6.0, 3.0, 10.0, 15.0
+from visibility_api.__main__ import main
+sys.exit(main())
 """
 PROVEN_WITHIN_S = 240  # its clock would take half an hour: nothing is known of its rhythm
 SOON = {"stalled-after": "10s", "interval": "5s"}
@@ -163,3 +196,40 @@ def test_stacks_are_for_readers_of_logs_and_requests_for_editors_once_a_minute(
     frames = {each["ranks"]: each["frames"] for each in shown["diagnosis"]["groups"]}
     assert frames["1"][0] == "data.py:Text.__getitem__:7"
     assert_untold(json.dumps(shown), where="a diagnosis")
+
+
+@pytest.fixture
+def sooner(
+    cluster: Cluster, server: VisibilityServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VisibilityServer]:
+    found = VisibilityServer(
+        cluster, tmp_path_factory.mktemp("sooner"), components=["source-exec"], program=("-c", SOONER)
+    )
+    yield found
+    exit_code = found.stop()
+    server.register()
+    assert exit_code == 0, found.log_text()[-2000:]
+
+
+def test_a_rank_that_works_longer_than_the_others_is_named_while_they_are_compared(
+    workspace: Workspace, sooner: VisibilityServer
+) -> None:
+    workspace.start_job("uneven", WORKING, nodes=3, annotations={"interval": "5s"})
+
+    def look(expected: str) -> bool:
+        with contextlib.suppress(LookupError):
+            found: str = condition(workspace.document("uneven")["status"], "Straggling")["status"]
+            return found == expected
+        return False
+
+    wait_until(lambda: look("True"), what="a rank lags", timeout_s=PROVEN_WITHIN_S)
+    [slow] = [pod for pod in workspace.pods("uneven") if "-0-1-" in pod["metadata"]["name"]]
+    message = condition(workspace.document("uneven")["status"], "Straggling")["message"]
+    name, node = slow["metadata"]["name"], slow["spec"]["nodeName"]
+    assert message.startswith(f"Rank 1 ({name}, node {node}) works "), message
+    assert "Most of it is waiting for data." in message
+    for pod in workspace.pods("uneven"):
+        touch = ("sh", "-c", 'touch "$TRAINJOB_PROGRESS_FILE.leave"')
+        left = workspace.admin.kubectl("exec", pod["metadata"]["name"], "-n", workspace.name, "--", *touch)
+        assert left.returncode == 0, left.stderr
+    wait_until(lambda: look("Unknown"), what="is not known", timeout_s=PROVEN_WITHIN_S)

@@ -46,8 +46,8 @@ class VisibilityServer:
     The latest one that was made or registered is the one behind the aggregator; `is_registered` False: not
     this one. `components`: of deploy/components; their rights are not taken back. `probe_interval_s` None:
     the default of the flag. `beside`: another replica, which has the same certificate, and whose address
-    this one is told. `flags`: more of the server's. `way`: to kube-apiserver, in place of a proxy of its
-    own."""
+    this one is told. `program`: Python's arguments before the server's; `flags`: more of the server's. `way`:
+    to kube-apiserver, in place of a proxy of its own."""
 
     kinds: ConfigMapDirectory  # of --kinds, where that is given
 
@@ -59,6 +59,7 @@ class VisibilityServer:
         components: Sequence[str] = COMPONENTS,
         probe_interval_s: float | None = PROBE_INTERVAL_S,
         beside: VisibilityServer | None = None,
+        program: Sequence[str] = ("-m", "visibility_api"),
         flags: Sequence[str] = (),
         port: int | None = None,
         is_registered: bool = True,
@@ -72,7 +73,7 @@ class VisibilityServer:
         self.port = port or free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
-        self._flags = flags
+        self._program, self._flags = program, flags
         self.authority: Authority = beside.authority if beside else Authority(directory, "visibility")
         self._serving: KeyPair = (
             beside._serving
@@ -265,7 +266,7 @@ class VisibilityServer:
     def _argv(self, kubeconfig: Path) -> list[str]:
         peers = [f"--peers=127.0.0.1:{self._beside.port}"] if self._beside else []
         return [
-            *(sys.executable, "-m", "visibility_api", "serve"),
+            *(sys.executable, *self._program, "serve"),
             *("--kubeconfig", str(kubeconfig)),
             *("--authentication-kubeconfig", str(kubeconfig)),
             *("--authorization-kubeconfig", str(kubeconfig)),

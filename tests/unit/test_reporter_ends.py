@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -604,3 +605,17 @@ def test_a_look_at_the_first_item_is_no_failed_attempt(sink: MemorySink) -> None
         pass
     assert numbers(sink) == DONE
     assert sink.last.message is None
+
+
+def test_a_subinterpreter_which_gets_no_signals_reports_without_a_word(tmp_path: Path) -> None:
+    """As mod_wsgi has them. One that may have no threads has its report written at its end only."""
+    pytest.importorskip("_xxsubinterpreters")
+    inner = (
+        "import threading\nfrom trainjob_progress import report\nwith report(total_steps=3) as r: r.step(3)\n"
+        "for each in threading.enumerate():\n  if each is not threading.current_thread(): each.join()"
+    )  # Python ends no interpreter that has threads
+    script = f"import _xxsubinterpreters as s; s.run_string(s.create(isolated=False), {inner!r})"
+    path = tmp_path / "progress.json"
+    environ = {"PYTHONPATH": str(ROOT / "reporter"), "TRAINJOB_PROGRESS_FILE": str(path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, check=True)
+    assert (done.stderr, json.loads(path.read_bytes())["step"]) == (b"", 3)
