@@ -55,10 +55,6 @@ async def _is_empty(directory: Path) -> bool:
     return not any(directory.iterdir())  # noqa: ASYNC240 - a local directory, once
 
 
-async def _is_gone(cluster: LocalCluster, plural: str, name: str) -> bool:
-    return all(each["metadata"]["name"] != name for each in await cluster.admin.list(plural, NAMESPACE))
-
-
 async def test_a_container_that_takes_more_memory_than_it_may_is_killed(cluster: LocalCluster) -> None:
     limit = {"resourcesPerNode": {"limits": {"memory": "64Mi"}}}
     # Not as fast as it can: a kubelet that is held up for seconds must not cost the machine its memory.
