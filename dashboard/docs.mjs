@@ -16,7 +16,6 @@ const NAMES = [
   "history",
   "goodput",
   "diagnose",
-  "install",
 ];
 // Whose tables tell reasons; where two tell the same one, the first counts that does not refer to the other.
 const OF_REASONS = [

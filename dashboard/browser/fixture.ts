@@ -65,6 +65,10 @@ export class Fixture {
   /** Heads of watches come through, and nothing of what follows, as by a proxy that buffers. */
   isBuffered = false;
   hasHistory = true;
+  /** Jobs that are gone, of which the server has records; undefined where it keeps none. */
+  records: MadeJob[] | undefined;
+  /** Whether the viewer may list records. */
+  mayReadRecords = true;
   /** Kinds that the viewer may read; a test may change it. */
   readable: readonly string[] = [...KINDS];
   /** Whether the viewer may list and watch jobs, beside getting one. */
@@ -222,10 +226,12 @@ export class Fixture {
     if (!path.startsWith(GROUP))
       return sendStatus(response, 404, "", "the server could not find the requested resource");
     const rest = path.slice(GROUP.length).split("/").filter(Boolean).map(decodeURIComponent);
-    if (rest.length === 0) return send(request, response, DISCOVERY);
+    if (rest.length === 0) return send(request, response, discovery(this.records ? ["jobrecords"] : []));
     const namespace = rest[0] === "namespaces" ? rest[1] : undefined;
     const [resource, name, subresource] = namespace === undefined ? rest : rest.slice(2);
     if (resource === "dashboard") return sendFile(request, response, name);
+    if (resource === "jobrecords" && this.records)
+      return this.record(request, response, this.records, name, subresource, url.searchParams);
     if (KINDS.has(resource ?? "") && !this.readable.includes(resource ?? ""))
       return sendStatus(response, 403, "Forbidden", `User "bob" cannot get resource "${resource}"`);
     const isAll = resource === "trainingjobs" && this.options.allKinds !== "unknown";
@@ -273,6 +279,7 @@ export class Fixture {
         events: this.mayReadMore,
         "pods/log": this.mayReadMore,
         progress: this.mayReadProgress,
+        jobrecords: this.mayReadRecords,
         diagnose: verb === "get" || this.mayDiagnose,
         trainingjobs: this.options.allKinds !== "forbidden",
       };
@@ -413,6 +420,41 @@ export class Fixture {
     });
   }
 
+  private record(
+    request: IncomingMessage,
+    response: ServerResponse,
+    jobs: readonly MadeJob[],
+    name: string | undefined,
+    subresource: string | undefined,
+    query: URLSearchParams,
+  ): void {
+    const nameOf = (job: MadeJob) => `${job.name}-${job.uid.slice(0, 8)}`;
+    const of = (job: MadeJob) => {
+      const { metadata, status } = job.document(Date.now());
+      const { kind, plural: resource, uid } = job;
+      return {
+        kind: "JobRecord",
+        metadata: { ...metadata, name: nameOf(job) },
+        jobRef: { kind, resource, name: job.name, uid },
+        summary: {
+          phase: status.phase,
+          endTime: status.endTime ?? status.lastUpdatedTime,
+          durationSeconds: 7260,
+          metrics: status.metrics,
+          goodputPercentage: status.goodput?.whole.percentage,
+          cause: status.failure?.class,
+        },
+        progress: status,
+      };
+    };
+    if (!this.mayReadRecords) return sendStatus(response, 403, "Forbidden", 'User "bob" cannot list "jobrecords"');
+    if (name === undefined) return send(request, response, { items: jobs.map(of), metadata: {} });
+    const job = jobs.find((one) => nameOf(one) === name);
+    if (!job) return sendStatus(response, 404, "NotFound", `jobrecords "${name}" not found`, name);
+    if (subresource === "history") return this.history(request, response, job, query);
+    send(request, response, of(job));
+  }
+
   /** What a pod that runs has written, by the name of its job. */
   readonly logs = new Map<string, string>();
 
@@ -531,10 +573,14 @@ function ofAllKinds({ plural, kind, name, uid }: MadeJob, document: JobDocument)
 
 const KINDS = new Set(["trainjobs", "jobs", "pytorchjobs", "volcanojobs"]);
 const HISTORY = "TrainJobProgressHistory";
-const DISCOVERY = {
+const discovery = (more: readonly string[]) => ({
   kind: "APIResourceList",
-  resources: ["trainingjobs", ...KINDS].map((name) => ({ name, namespaced: true, verbs: ["get", "list", "watch"] })),
-};
+  resources: ["trainingjobs", ...KINDS, ...more].map((name) => ({
+    name,
+    namespaced: true,
+    verbs: ["get", "list", "watch"],
+  })),
+});
 
 function sendJson(response: ServerResponse, body: unknown, code = 200): void {
   response.writeHead(code, { "Content-Type": "application/json" });

@@ -423,3 +423,49 @@ test("a job that has failed is not told to be probed again", async () => {
   await reading.getByText("ContainerNotRunning").waitFor();
   expect(await reading.getByText("What to do:").count()).toBe(0);
 });
+
+test("earlier runs of a name are read when asked for, compared with, and shown each as its record", async () => {
+  const job = fixture.jobs.find(isGood)!;
+  const [old] = fixture.jobs.filter((one) => one.phase === "Failed");
+  Object.assign(old!, { name: job.name, namespace: job.namespace, uid: "abcdef01-0000-4000-8000-000000000000" });
+  fixture.jobs = fixture.jobs.filter((one) => one !== old);
+  fixture.records = [old!];
+  const asked = () => fixture.requests.filter((path) => path.includes("jobrecords"));
+  await show((one) => one === job, "?metric=loss");
+  const runs = page.locator("summary", { hasText: "Earlier runs of this name" });
+  await runs.waitFor();
+  expect(asked()).toEqual([]);
+  await runs.click();
+  const row = page.getByRole("group", { name: "Earlier runs" }).getByRole("row").nth(1);
+  await row.getByText("Failed").waitFor();
+  expect(await row.textContent()).toMatch(/2 h 1 min.*loss/);
+  await row.getByRole("link", { name: "Compare" }).click();
+  const record = `${job.name}-abcdef01`;
+  await page.getByRole("list", { name: "Compared jobs" }).getByText(record).waitFor();
+  await page.getByRole("table", { name: "Last and best values" }).getByText(record).waitFor();
+  await page.locator(".legend-line").getByText(record).waitFor();
+  await row.getByRole("link").first().click();
+  await page.getByRole("heading", { name: record }).waitFor();
+  await page.getByText("This is the record of a job that has ended or was deleted.").waitFor();
+  await page.getByRole("heading", { name: "Why it failed" }).waitFor();
+  await page.getByRole("img", { name: /^loss\..*\d+ points/ }).waitFor();
+  expect(await page.title()).toMatch(/^Failed/);
+  expect(await page.locator(".numbers").textContent()).toMatch(/Last report(\d+ \w+ )?\d\d:\d\d/);
+  expect(await page.getByRole("heading", { name: "Replicas" }).count()).toBe(0);
+  expect(asked().filter((path) => !/jobrecords(\?limit=500|\/[^/]+(\/history\?.*)?)$/.test(path))).toEqual([]);
+  await page.getByRole("link", { name: `The job ${job.name} of today` }).click();
+  await page.getByRole("heading", { name: "Replicas" }).waitFor();
+});
+
+test("without an archive no earlier run is spoken of, and without the right to it the refusal is told", async () => {
+  await show(isGood);
+  await page.getByRole("heading", { name: "Metrics" }).waitFor();
+  await until(() => fixture.isQuiet, Boolean);
+  expect(await page.getByText("Earlier runs of this name").count()).toBe(0);
+  fixture.records = [];
+  fixture.mayReadRecords = false;
+  await page.reload();
+  await page.locator("summary", { hasText: "Earlier runs of this name" }).click();
+  await page.getByText('You cannot list resource "jobrecords"').waitFor();
+  expect(fixture.requests.filter((path) => path.includes("jobrecords"))).toEqual([]);
+});

@@ -4,7 +4,7 @@ import { corePath, GROUP, resourcePath, withQuery, type Address } from "./addres
 import { linesOf } from "../model/log";
 import { ApiError, ConnectionLost, getJson, getText, postJson } from "./http";
 import { ensure } from "./rights";
-import type { Diagnosis, History, JobDocument, JobSums, KubernetesEvent, LogTail } from "./types";
+import type { Diagnosis, History, JobDocument, JobRecord, JobSums, KubernetesEvent, LogTail } from "./types";
 
 /** A job's place in the API. `plural` is the resource, such as trainjobs. */
 export interface JobRef {
@@ -44,10 +44,48 @@ export const getHistoryCsv = (address: Address, ref: JobRef, query: HistoryQuery
 export const getJob = (address: Address, ref: JobRef, signal?: AbortSignal) =>
   getDocument(subject(address, ref), signal);
 
+/** The resource of records: jobs that are gone. */
+export const RECORDS = "jobrecords";
+const isRecord = (found: JobDocument | JobRecord): found is JobRecord => "summary" in found;
+
 async function getDocument(path: string, signal?: AbortSignal): Promise<JobDocument> {
-  const found = await getJson<JobDocument>(path, signal);
+  const got = await getJson<JobDocument | JobRecord>(path, signal);
+  const found = got && isRecord(got) ? ofRecord(got) : got;
   if (!found?.metadata || !found.status) throw new ConnectionLost("The answer is no job.");
   return found;
+}
+
+/** A record as the last document of its job. */
+function ofRecord({ jobRef, metadata, summary, progress }: JobRecord): JobDocument {
+  const { phase, endTime } = summary;
+  const status = { phase, ...(endTime && { endTime }), ...progress } as JobDocument["status"];
+  return { kind: `${jobRef.kind}Progress`, jobRef, metadata: metadata as JobDocument["metadata"], status };
+}
+
+const MOST_RECORDS = 500; // that are looked through
+
+/** Records of jobs of this name, the latest first; `isAll` unless there are further records in the namespace. */
+export async function getRecords(address: Address, { plural, namespace, name }: JobRef, signal?: AbortSignal) {
+  await ensure(address, namespace, { verb: "list", group: GROUP, resource: RECORDS });
+  const path = withQuery(resourcePath(address, RECORDS, namespace), { limit: MOST_RECORDS });
+  const found = await getJson<{ items?: JobRecord[]; metadata?: { continue?: string } }>(path, signal);
+  if (!Array.isArray(found?.items)) throw new ConnectionLost("The answer has no records.");
+  const records = found.items.filter(({ jobRef }) => jobRef.name === name && jobRef.resource === plural);
+  return { records, isAll: !found.metadata?.continue };
+}
+
+let served: Promise<boolean> | undefined;
+
+/** Whether the server keeps records of jobs that are gone. */
+export function hasRecords({ base }: Address): Promise<boolean> {
+  served ??= getJson<{ resources?: { name: string }[] }>(base).then(
+    ({ resources = [] }) => resources.some(({ name }) => name === RECORDS),
+    () => {
+      served = undefined; // it is asked again
+      return false;
+    },
+  );
+  return served;
 }
 
 /** Over the jobs that the viewer may list, ten groups at most. */

@@ -53,6 +53,9 @@ export interface ObjectMeta {
   labels?: Record<string, string>;
 }
 
+/** What is kept of a job that is gone. */
+export type JobRecord = Schemas["org.kubeflow.trainer.visibility.v1alpha1.JobRecord"];
+
 /** The document of one job, of whatever kind. */
 export interface JobDocument {
   kind?: string;

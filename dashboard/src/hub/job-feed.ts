@@ -3,7 +3,7 @@
 import { resourcePath } from "../api/address";
 import { serverNow } from "../api/clock";
 import { ApiError, isAbsent, toFault } from "../api/http";
-import { getJob } from "../api/requests";
+import { getJob, RECORDS } from "../api/requests";
 import type { JobDocument, ObjectMeta } from "../api/types";
 import { isOlder } from "../api/version";
 import { Watch, type Link } from "../api/watch";
@@ -19,7 +19,7 @@ const POLL_UNSEEN_MS = 60_000;
 
 export class JobFeed extends Feed {
   /** Whoever may get the job may not list it. */
-  mayWatch = true;
+  mayWatch: boolean;
   private source: Source | undefined;
   private watch: Watch | undefined;
   private polling: AbortController | undefined;
@@ -29,6 +29,7 @@ export class JobFeed extends Feed {
 
   constructor(readonly wish: JobWish) {
     super();
+    this.mayWatch = wish.ref.plural !== RECORDS; // which do not change
   }
 
   protected override get isKnown(): boolean {
@@ -135,7 +136,7 @@ export class JobFeed extends Feed {
     const { address, ref } = this.wish;
     const polling = (this.polling = new AbortController());
     const { signal } = polling;
-    let waitMs = this.isSeen ? POLL_MS : POLL_UNSEEN_MS;
+    let waitMs = this.isSeen && ref.plural !== RECORDS ? POLL_MS : POLL_UNSEEN_MS;
     try {
       this.take(await getJob(address, ref, signal), true);
       this.say(source instanceof Feed ? source.watch.link : { state: "live", asOf: serverNow() });

@@ -3,12 +3,12 @@
 import type { Address } from "../api/address";
 import { serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
-import { getHistory, type JobRef } from "../api/requests";
+import { getHistory, RECORDS, type JobRef } from "../api/requests";
 import type { JobDocument } from "../api/types";
 import type { Link } from "../api/watch";
 import type { HubClient } from "../hub/client";
 import type { News } from "../hub/messages";
-import { hasEnded } from "./job";
+import { hasEnded, time } from "./job";
 import { isStale, withAge } from "./link";
 import { Notifier } from "./notifier";
 import { fromHistory, NOTHING, withLatest, withUnkept, type Curves } from "./series";
@@ -84,6 +84,7 @@ export class FollowedJob {
 
   /** `now` while the link is live; else when it last was, or when the job went. */
   asOf(now: number): number {
+    if (this.ref.plural === RECORDS) return time(this.document?.status.endTime);
     if (this.isGone) return this.goneAt;
     const isLive = this.link.state === "live" && !isStale(this.link, now);
     return isLive ? now : (this.link.asOf ?? now);

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import type { Address } from "../api/address";
 import { serverNow } from "../api/clock";
 import { ApiError } from "../api/http";
-import { diagnose, getDiagnosis, ofJob, type JobRef } from "../api/requests";
+import { diagnose, getDiagnosis, ofJob, RECORDS, type JobRef } from "../api/requests";
 import { may } from "../api/rights";
 import type { Diagnosis as Found, ProgressStatus } from "../api/types";
 import { nameOf } from "../model/compared";
@@ -72,8 +72,10 @@ export function Diagnosis(props: Props) {
           {count(podsUnread)} {podsUnread === 1 ? "pod" : "pods"} did not run, or showed no rank.
         </p>
       )}
-      {groups.length > 0 && <Stacks address={address} jobRef={jobRef} of={diagnosis.time} />}
-      {hasPods && <Again {...props} />}
+      {groups.length > 0 && jobRef.plural !== RECORDS && (
+        <Stacks address={address} jobRef={jobRef} of={diagnosis.time} />
+      )}
+      {hasPods && jobRef.plural !== RECORDS && <Again {...props} />}
     </section>
   );
 }

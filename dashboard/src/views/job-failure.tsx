@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 
 import type { Address } from "../api/address";
-import { getLog, getLogTail, type JobRef } from "../api/requests";
+import { getLog, getLogTail, RECORDS, type JobRef } from "../api/requests";
 import type { ProgressStatus } from "../api/types";
 import { nameOf } from "../model/compared";
 import { conditionOf, hasEnded, time } from "../model/job";
@@ -72,13 +72,15 @@ export function Failure({ address, jobRef, status, now }: Props) {
           {failure.retryable ? "Another attempt may succeed." : "Another attempt would most likely fail as well."}
         </p>
       )}
-      <FailedLog
-        address={address}
-        jobRef={jobRef}
-        isWanted={isFailed}
-        pod={failure?.podName}
-        of={`${failure?.podName} ${failure?.time}`}
-      />
+      {jobRef.plural !== RECORDS && (
+        <FailedLog
+          address={address}
+          jobRef={jobRef}
+          isWanted={isFailed}
+          pod={failure?.podName}
+          of={`${failure?.podName} ${failure?.time}`}
+        />
+      )}
     </section>
   );
 }

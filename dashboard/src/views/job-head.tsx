@@ -68,7 +68,7 @@ export function JobHead({ plural, document: { kind, metadata, status }, now, asO
         {status.steps?.perSecond !== undefined && status.phase === "Running" && !flags.includes("Stalled") && (
           <Fact name="Pace" value={rate(status.steps.perSecond)} note="steps" />
         )}
-        <Seen status={status} asOf={asOf} />
+        <Seen status={status} now={now} asOf={asOf} isGone={isGone} />
         <Started metadata={metadata} status={status} now={now} asOf={asOf} isGone={isGone} />
         {(status.attempts ?? 1) > 1 && <Fact name="Attempts" value={count(status.attempts ?? 1)} />}
         <Accelerators status={status} />
@@ -118,10 +118,11 @@ function Steps({ status: { steps, epochs: passes } }: { status: Status }) {
   );
 }
 
-function Seen({ status, asOf }: { status: Status; asOf: number }) {
+function Seen({ status, now, asOf, isGone }: Omit<Props, "plural" | "document"> & { status: Status }) {
   const { zone } = useSettings();
   const updated = time(status.lastUpdatedTime);
   if (Number.isNaN(updated)) return null;
+  if (isGone) return <Fact name="Last report" value={clock(updated, zone, now)} title={fullTime(updated, zone)} />;
   return <Fact name="Last report" value={age((asOf - updated) / 1000)} note="ago" title={fullTime(updated, zone)} />;
 }
 

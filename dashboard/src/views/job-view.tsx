@@ -3,7 +3,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 
 import type { Address } from "../api/address";
-import type { JobRef } from "../api/requests";
+import { RECORDS, type JobRef } from "../api/requests";
 import type { Fleet } from "../model/fleet";
 import { opened } from "../model/last-opened";
 import { FollowedJob } from "../model/followed-job";
@@ -20,6 +20,7 @@ import { Failure, RunningLog } from "./job-failure";
 import { JobGoodput } from "./job-goodput";
 import { JobHead } from "./job-head";
 import { Reading } from "./job-reading";
+import { EarlierRuns, OfRecord } from "./job-records";
 import { Replicas } from "./job-replicas";
 import { useJobNotices } from "./notices";
 import { useIsLive, useTab } from "./tab";
@@ -46,9 +47,13 @@ export function JobView({ address, fleet, route, go }: Props) {
   const now = useNow();
   const { document: found, link, isGone } = followed;
   const name = visible(ref.name);
-  const isLive = useIsLive(link) && !isGone;
-  useTab(jobTab(ref.name, found?.status, isLive));
+  const isRecord = ref.plural === RECORDS;
+  const isLive = useIsLive(link) && !isGone && !isRecord;
+  useTab(jobTab(ref.name, found?.status, isLive || isRecord));
   useJobNotices(ref, found);
+  const earlier = !isRecord && (
+    <EarlierRuns address={address} jobRef={ref} uid={found?.metadata.uid} look={look} now={now} />
+  );
   const diagnosis = found && (
     <Diagnosis address={address} jobRef={ref} status={found.status} now={now} isLive={isLive} />
   );
@@ -65,12 +70,20 @@ export function JobView({ address, fleet, route, go }: Props) {
               <bdi>{name}</bdi>
             </h1>
             <Missing followed={followed} retry={() => fleet.hub.retry()} />
+            {isGone && earlier}
           </>
         )}
         {found && (
           <>
             <PrintedAsOf at={followed.asOf(now)} />
-            <JobHead plural={ref.plural} document={found} now={now} asOf={followed.asOf(now)} isGone={isGone} />
+            <JobHead
+              plural={ref.plural}
+              document={found}
+              now={now}
+              asOf={followed.asOf(now)}
+              isGone={isGone || isRecord}
+            />
+            {isRecord && <OfRecord document={found} />}
             {isGone && (
               <Notice kind="warn" title="This job has been deleted.">
                 What is shown is the last that was known of it.
@@ -94,20 +107,25 @@ export function JobView({ address, fleet, route, go }: Props) {
               change={(next) => go({ ...route, look: next }, true)}
             />
             <Attempts attempts={followed.curves.attempts} job={found} asOf={followed.asOf(now)} now={now} />
-            <div class="facts">
-              <Replicas address={address} jobRef={ref} job={found} now={now} />
-              <Reading status={found.status} now={now} isLive={isLive} />
-            </div>
-            {!found.status.diagnosis && diagnosis}
-            <RunningLog address={address} jobRef={ref} status={found.status} />
-            <Events
-              address={address}
-              jobRef={ref}
-              job={found.metadata}
-              kind={(found.kind ?? "").replace(/Progress$/, "")}
-              pod={found.status.rank0?.podName}
-              now={now}
-            />
+            {earlier}
+            {!isRecord && (
+              <>
+                <div class="facts">
+                  <Replicas address={address} jobRef={ref} job={found} now={now} />
+                  <Reading status={found.status} now={now} isLive={isLive} />
+                </div>
+                {!found.status.diagnosis && diagnosis}
+                <RunningLog address={address} jobRef={ref} status={found.status} />
+                <Events
+                  address={address}
+                  jobRef={ref}
+                  job={found.metadata}
+                  kind={(found.kind ?? "").replace(/Progress$/, "")}
+                  pod={found.status.rank0?.podName}
+                  now={now}
+                />
+              </>
+            )}
             <Yaml address={address} jobRef={ref} version={found.metadata.resourceVersion} />
           </>
         )}
