@@ -14,7 +14,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from .adopted import EPOCHS
 from .publisher import warn
-from .trackers.tensorboard import check
 
 INTERVAL_S = 1.0
 MAX_FILES = 1000
@@ -73,6 +72,8 @@ class EventFiles:
 
     def _read_file(self, path: str, place: int) -> List[Logged]:
         """Whole records. Raises ValueError for what is none."""
+        from .trackers.tensorboard import check  # a tracker is imported when it is asked for
+
         if self._first is None:
             self._first = os.path.dirname(path)
         parts = os.path.relpath(os.path.dirname(path), self._first).split(os.sep)
