@@ -24,6 +24,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.models.served import GROUP_VERSION
 from visibility_api.models.subresources import TrainJobLogTail
+from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.log_end import MAX_BYTES, MAX_LINE_CHARACTERS, LogEnds, Place
 from visibility_api.store import Entry
 
@@ -308,3 +309,40 @@ async def lines_of(log: bytes, lines: int) -> tuple[list[str], bool]:
     tails = LogEnds(cast("KubeClient", Kubelet(log)), timeout_s=1)
     found = await tails.read(Place(namespace="team-a", pod_name="bert", container_name=""), lines)
     return list(found.lines), found.is_cut
+
+
+class Pods:
+    """Answers requests for logs, by pod; one that is not here is gone."""
+
+    def __init__(self, **logs: bytes) -> None:
+        self.logs = logs
+
+    async def get(self, path: str, **_: object) -> bytes:
+        if (found := self.logs.get(path.split("/")[6])) is None:
+            raise ApiError(404, "NotFound")
+        return found
+
+
+async def test_of_a_failure_whose_pod_is_gone_that_pod_s_end_is_archived_and_no_other_s() -> None:
+    pods = Pods(first=b"CUDA out of memory\n", second=b"NCCL error: remote process exited\n")
+    logs = FailureLogs(cast(KubeClient, pods), 1.0, kept_bytes=10_000)
+    failures = [replace(FAILURE, pod_name=name) for name in ("first", "second")]
+    shown = job(Phase.FAILED, failures[0])
+    for each in failures:
+        await logs.explain(shown.job.ref, each)
+    pods.logs.clear()
+    found = await logs.last_lines(shown)
+    assert found is not None
+    assert found[0].lines == ("CUDA out of memory",)
+    assert await logs.last_lines(job(Phase.SUCCEEDED)) is None  # what an earlier run has printed
+
+
+async def test_a_pod_that_is_there_is_read_anew_for_the_archive() -> None:
+    pods = Pods(**{rank0().pod_name: b"CUDA out of memory\n"})
+    logs = FailureLogs(cast(KubeClient, pods), 1.0, kept_bytes=10_000)
+    failure = replace(FAILURE, pod_name=rank0().pod_name)
+    await logs.explain(job().job.ref, failure)
+    pods.logs[rank0().pod_name] = b"done\n"
+    found = await logs.last_lines(job(Phase.SUCCEEDED))
+    assert found is not None
+    assert found[0].lines == ("done",)

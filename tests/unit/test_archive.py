@@ -340,14 +340,35 @@ async def test_a_log_stays_when_its_pod_is_gone_and_goes_with_its_record(past: P
     assert [each for each in past.files() if "0123456789" in each] == []
 
 
-async def test_a_log_that_does_not_come_holds_up_no_record(
+async def test_a_log_that_does_not_come_holds_up_no_record_of_the_round(
     past: Past, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visibility_api.archive.keeper.LOGS_S", 0.0)
-    monkeypatch.setattr(past.keeper, "_read_log", lambda _document: asyncio.Event().wait())
+    asked = asyncio.Event()
+
+    async def never(_document: JobProgress) -> bytes | None:
+        asked.set()
+        return await asyncio.Future()
+
+    monkeypatch.setattr("visibility_api.archive.keeper.LOGS_S", 3600.0)
+    monkeypatch.setattr(past.keeper, "_read_log", never)
+    past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW)
+    past.delete(past.show(name="gone", uid="9876543210", namespace="team-b"))
+    past.now += SETTLED_S + 1
+    round_ = asyncio.create_task(past.keeper.write())
+    await asked.wait()
+    round_.cancel()
+    assert await past.names() == ["bert-01234567"]
+    assert await past.names("team-b") == ["gone-98765432"]
+
+
+async def test_the_next_owner_reads_no_log_of_a_job_that_is_there(past: Past) -> None:
     past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW)
     await past.settle()
-    assert await past.names() == ["bert-01234567"]
+    past.log = b'{"podName":"bert-0","lines":[]}'
+    past.keeper = past.new_keeper()
+    past.keeper.changed(past.jobs[next(iter(past.jobs))])
+    await past.settle()
+    assert [each for each in past.files() if "/logs/" in each] == []
 
 
 async def test_removing_a_record_removes_its_line(past: Past) -> None:

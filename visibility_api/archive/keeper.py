@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -159,17 +159,20 @@ class Keeper:
             if self.fault is None and self._deleted and self._may_write():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ROUND_S):
-                        await self.write()
+                        await self.write(is_last=True)
             raise
 
-    async def write(self) -> None:
-        """One round: what is too old, then what is due. Never raises for a fault of the archive."""
+    async def write(self, *, is_last: bool = False) -> None:
+        """One round: what is too old, then what is due, and of that the logs unless this is the last round.
+
+        Never raises for a fault of the archive.
+        """
         try:
             if self._pruned_at is None or self._clock() - self._pruned_at >= PRUNE_S:
                 self._pruned_at = self._clock()
                 await self.prune()  # first: a day that cannot be written may be due to go
             while batch := self._next():
-                await self._write(batch)
+                await self._write(batch, is_last=is_last)
         except (Unavailable, ClusterError) as error:
             self._fail(str(error))
         else:
@@ -228,15 +231,16 @@ class Keeper:
                 self._deleted[kept.ref] = kept
                 self._deleted_bytes += len(kept.encoded.record)
 
-    async def _write(self, batch: list[Waiting]) -> None:
+    async def _write(self, batch: list[Waiting], *, is_last: bool) -> None:
         """What one day cannot take does not hold up the others: it comes last the next time. Raises
         Unavailable, ClusterError."""
         left = dict.fromkeys(batch)
         fault: Exception | None = None
+        renewed: dict[JobRef, Place] = {}
         try:
             for place, of_day in (await self._by_place(batch)).items():
                 try:
-                    await self._write_day(place, of_day)
+                    renewed |= dict.fromkeys(await self._write_day(place, of_day), place)
                 except Unavailable as error:
                     fault = error
                     continue
@@ -248,6 +252,8 @@ class Keeper:
                 self._count(FAILED, len(left))
         if fault is not None:
             raise fault
+        if not is_last:
+            await self._write_logs(renewed)
 
     async def _by_place(self, batch: Iterable[Waiting]) -> dict[Place, list[Waiting]]:
         places: dict[Place, list[Waiting]] = {}
@@ -261,35 +267,40 @@ class Keeper:
             places.setdefault(place, []).append(kept)
         return places
 
-    async def _write_logs(self, place: Place, batch: Iterable[Waiting]) -> None:
-        """Of jobs that exist. What an earlier pod has printed stays until a later one can be read."""
-        if self._read_log is None:
+    async def _write_logs(self, shown: Mapping[JobRef, Place]) -> None:
+        """Of jobs that exist, after their records. Raises Unavailable."""
+        if self._read_log is None or not shown:
             return
         turns, read_log = asyncio.Semaphore(LOGS_AT_ONCE), self._read_log
 
-        async def read(kept: Waiting) -> bytes | None:
-            document = self._find(kept.ref) if kept.encoded is None and is_part(kept.ref.uid) else None
-            if document is None:
-                return None
+        async def read(ref: JobRef) -> bytes | None:
             async with turns:
-                return await read_log(document)
+                document = self._find(ref)
+                return None if document is None else await read_log(document)
 
-        reads = {asyncio.create_task(read(kept), name=f"log of {kept.ref}"): kept for kept in batch}
+        reads = {asyncio.create_task(read(ref), name=f"log of {ref}"): ref for ref in shown}
         try:
             done, _ = await asyncio.wait(reads, timeout=LOGS_S)
         finally:
             for each in reads:
                 each.cancel()
         for each in done:
-            if (content := each.result()) is not None:
-                await self._bucket.put(place.log_path(reads[each].ref.uid), content)
+            ref = reads[each]
+            try:
+                content = each.result()
+            except Exception as error:  # of one job: decision 0005
+                log.error("log of a job not archived", job=str(ref), **describe_fault(error))
+                continue
+            if content is not None:
+                await self._bucket.put(shown[ref].log_path(ref.uid), content)
 
-    async def _write_day(self, place: Place, batch: Iterable[Waiting]) -> None:
+    async def _write_day(self, place: Place, batch: Iterable[Waiting]) -> list[JobRef]:
+        """Which jobs that exist have a new record."""
         content = await self._bucket.get(place.index_path) or b""
         lines = await asyncio.to_thread(read_lines, content)
-        await self._write_logs(place, batch)
         news: dict[str, Line] = {}
         shown: list[JobRef] = []  # as they are now
+        renewed: list[JobRef] = []  # of these
         for kept in batch:
             await asyncio.sleep(0)  # one history takes some milliseconds
             encoded, document = kept.encoded, self._find(kept.ref)
@@ -308,6 +319,8 @@ class Keeper:
                     continue
                 await self._bucket.put(place.record_path(line.uid), encoded.record + b"\n")
                 news[line.uid] = line
+                if kept.encoded is None:
+                    renewed.append(kept.ref)
             else:
                 self._count(UNCHANGED, 1)
             if kept.encoded is None:
@@ -321,6 +334,7 @@ class Keeper:
                 self._written.add(ref)
                 if now.phase.is_final and ref not in self._due:
                     self._done.add(ref)
+        return renewed
 
     def _fail(self, reason: str) -> None:
         if reason != self.fault:

@@ -29,7 +29,7 @@ class FailureLogs:
 
     def __init__(self, client: KubeClient, timeout_s: float, *, kept_bytes: int = 0) -> None:
         self._logs = LogEnds(client, timeout_s=timeout_s)
-        self._kept: LRUCache[JobRef, LogEnd] = LRUCache(
+        self._kept: LRUCache[tuple[JobRef, str], LogEnd] = LRUCache(
             kept_bytes, getsizeof=lambda end: sum(len(line) + 60 for line in end.lines) + 200
         )
 
@@ -40,7 +40,7 @@ class FailureLogs:
             return failure
         end = await self._logs.read(place, MAX_LINES)
         with suppress(ValueError):  # it is larger than all that may be kept
-            self._kept[ref] = end
+            self._kept[ref, place.pod_name] = end
         # Hostile lines take up to 50 ms.
         cause = await asyncio.to_thread(find_cause, end.lines)
         if cause is None:
@@ -61,15 +61,19 @@ class FailureLogs:
         None where there is no pod any more, or its node does not answer.
         """
         job = document.job
-        end = self._kept.get(job.ref)
         place = place_of(
             job.ref.namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=None
         )
-        if place is not None and (end is None or end.place.pod_name != place.pod_name):
-            with suppress(ClusterError):
-                end = await self._logs.read(place, KEPT_LINES)
-        if end is None:
+        if place is None:
             return None
+        try:
+            end = await self._logs.read(place, KEPT_LINES)
+        except ClusterError:
+            # Of a pod that goes on, another run has printed what was kept.
+            kept = self._kept.get((job.ref, place.pod_name)) if document.failure is not None else None
+            if kept is None:
+                return None
+            end = kept
         cause = await asyncio.to_thread(find_cause, end.lines) if document.failure is not None else None
         is_cut = end.is_cut or len(end.lines) > KEPT_LINES
         shown = LogEnd(place=end.place, lines=end.lines[-KEPT_LINES:], is_cut=is_cut)

@@ -1,6 +1,7 @@
 """The last lines of a container's log, for people: of what failed first, or else of rank 0.
 
-Read when it is asked for and never kept. The caller has checked that whoever asks may read the pod's log.
+Read when it is asked for, and for the archive. The caller checks that whoever is shown it may
+read the pod's log.
 """
 
 from __future__ import annotations
