@@ -106,7 +106,7 @@ monitoring: $(STAMP)  ## write Grafana's dashboards and the table of docs/promet
 lock: LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
   --no-emit-package trainjob-progress
 lock:  ## work the lock files out again (needs uv; WHEELS=DIR with a CPU build of torch)
-	@uv pip compile $(LOCK) --extra archive --extra kinds pyproject.toml -o requirements/server.txt
+	@uv pip compile $(LOCK) --extra archive --extra kinds --extra nats pyproject.toml -o requirements/server.txt
 	@uv pip compile $(LOCK) --extra dev pyproject.toml -o requirements/dev.txt
 	@printf '# What the image builds our two packages with: the same as in dev.txt.\n' > requirements/build.txt
 	@sed -n '/^setuptools==/,/^ *#/{/^ *#/!p}' requirements/dev.txt >> requirements/build.txt

@@ -37,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what tests/e2e runs against: the local stand-in, or kube-apiserver from KUBEBUILDER_ASSETS",
     )
     parser.addoption(
+        "--store",
+        choices=("memory", "nats"),
+        default="memory",
+        help="where servers of tests/e2e keep the log of the jobs: in memory, or in three servers of NATS",
+    )
+    parser.addoption(
         "--crds",
         type=Path,
         help="a directory with CRDs, such as an operator's, in place of those of tests/e2e/crds.yaml",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.nats_client import Location, NatsClient
+from visibility_api.replication.nats_follower import NatsFollower
+from visibility_api.replication.nats_log import NatsLog, Place
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.replica_reads import ReplicaReads
@@ -141,17 +145,26 @@ def assemble(
     def replica_keys() -> list[ReplicaKey]:
         return [derive(*pair) for pair in certificates()]
 
-    peers = PeerClient(replica_keys) if settings.peers else None
+    peers = PeerClient(replica_keys) if settings.peers or settings.store else None
+    nats = NatsClient(_location(settings)) if settings.store else None
+    streams = LogStreams(jobs, epoch=lambda: role.epoch if nats is None else None)
 
-    def others(peers: PeerClient, role: Role[OwnersTerm]) -> Others:
+    def others(peers: PeerClient, _role: Role[OwnersTerm]) -> Others:
         lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
+
+        def drained(within_s: float) -> Awaitable[None]:
+            return pushes.drained(within_s)
+
+        if nats is not None:
+            place = Place(f"{identity}_{secrets.token_hex(4)}")
+            return Others(
+                lease=lease,
+                follower=NatsFollower(jobs, nats, place, ended=lease.hurry),
+                streams=NatsLog(jobs, nats, place, port=settings.secure_port),
+                drained=drained,
+            )
         follower = Follower(jobs, settings.peers, peers, port=settings.secure_port, ended=lease.hurry)
-        return Others(
-            lease=lease,
-            follower=follower,
-            streams=LogStreams(jobs, epoch=lambda: role.epoch),
-            drained=lambda within_s: pushes.drained(within_s),
-        )
+        return Others(lease=lease, follower=follower, streams=streams, drained=drained)
 
     rights = Rights(clients.cluster, needed_by(settings), settings.namespaces)
     role = Role(
@@ -243,11 +256,10 @@ def assemble(
                 ),
                 *([directory.check] if directory else []),
                 *([_archive_check(role)] if archive is not None else []),
+                *([_store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(
-                role.others.streams, jobs, replica_keys, replica_reads, diagnosis_requests
-            )
+            log_streams=LogRequests(streams, jobs, replica_keys, replica_reads, diagnosis_requests)
             if role.others is not None
             else None,
             page=read_page(),
@@ -286,6 +298,8 @@ def assemble(
             archive.bucket.close()
         if peers is not None:
             await peers.close()
+        if nats is not None:
+            await nats.close()
 
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
@@ -299,6 +313,8 @@ def assemble(
         otlp = Collector(settings.otlp_endpoint, settings.otlp_headers_file, settings.otlp_ca_file)
         interval_s = settings.otlp_interval.total_seconds()
         loops.append(("push of metrics", OtlpPush(job_metrics, otlp.post, interval_s=interval_s).run))
+    if nats is not None:
+        loops.append(("files of the store", nats.follow_files))
     if settings.kinds is not None:
         loops.append(("described kinds", partial(table.follow, kinds_changed)))
     if directory is not None:
@@ -309,6 +325,32 @@ def assemble(
             await directory.load()
 
     return Assembly(app=app, loops=loops, load=load, leave=role.leave, drain=drain, end=end)
+
+
+def _location(settings: Settings) -> Location:
+    return Location(
+        servers=settings.store,
+        name=settings.store_name,
+        replicas=settings.store_replicas,
+        max_bytes=settings.store_max_mib * 1024 * 1024,
+        credentials_file=settings.store_credentials_file,
+        ca_file=settings.store_ca_file,
+        cert_file=settings.store_cert_file,
+        key_file=settings.store_key_file,
+    )
+
+
+def _store_check(role: Role[OwnersTerm], others: Others) -> Check:
+    """Never fails: what is known is served without it, and says how old it is."""
+
+    def note() -> str | None:
+        if (fault := others.streams.fault) is not None:
+            return f"the log of the jobs cannot be written, pushes are answered 503: {fault}"
+        if role.term is None and (fault := others.follower.fault) is not None:
+            return f"the log of the jobs cannot be read: {fault}"
+        return None
+
+    return Check(name="store", run=lambda: None, note=note, is_readiness_only=True)
 
 
 def _archive(settings: Settings, cluster: KubeClient) -> Archive:

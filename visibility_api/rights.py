@@ -100,7 +100,7 @@ def needed(arguments: Sequence[str], namespace: str) -> Iterator[Right]:
     yield Right("create", "/apis/authorization.k8s.io/v1", "subjectaccessreviews", "base")
     extension = "extension-apiserver-authentication"
     yield Right("get", "/api/v1", "configmaps", "base", "kube-system", extension)
-    if any(each.startswith("--peers") for each in arguments):
+    if any(each.startswith(("--peers", "--store=")) for each in arguments):
         yield Right(
             "patch", "/apis/coordination.k8s.io/v1", "leases", "base", namespace, "trainjob-visibility"
         )
@@ -116,6 +116,7 @@ def needed_by(settings: Settings) -> list[Right]:
     """Without those that an operator may leave out."""
     arguments = [
         *(f"--peers={peer}" for peer in settings.peers),
+        *(f"--store={server}" for server in settings.store),
         *(f"--sources={source}" for source in settings.sources),
         *([f"--certificate-secret={settings.certificate_secret}"] if settings.certificate_secret else []),
         *([f"--archive={settings.archive}"] if settings.archive else []),

@@ -35,6 +35,7 @@ from visibility_api.certificates.making import provide_certificate
 from visibility_api.certificates.secret import CertificateSecret
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
+from visibility_api.replication.nats_client import Unusable as StoreUnusable
 from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings, shown
@@ -78,7 +79,7 @@ async def _serve(settings: Settings) -> None:
                 certificate.read() if isinstance(certificate, CertificateFiles) else await certificate.load()
             )
             # Without other replicas nobody has to be told first.
-            tls = ServingTls(pair, settle_s=certificate.settle_s if settings.peers else 0.0)
+            tls = ServingTls(pair, settle_s=certificate.settle_s if settings.peers or settings.store else 0.0)
             expiry = Expiry(lambda: tls.pairs[0])
             expiry.require_valid()
             trust = RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
@@ -99,7 +100,7 @@ async def _serve(settings: Settings) -> None:
                 expiry=expiry,
                 certificate_fault=lambda: certificate.fault,
             )
-        except Unusable as error:
+        except (Unusable, StoreUnusable) as error:
             raise StartFailed(str(error)) from error
         await assembly.load()
         followed: list[Loop] = [

@@ -6,6 +6,7 @@ share names and a broken one disturbs nobody.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import warnings
@@ -22,6 +23,7 @@ from tests.e2e.quiet_jobs import QuietJobs
 from tests.e2e.rbac import wait_allowed
 from tests.e2e.visibility_server import VisibilityServer
 from tests.e2e.workspace import User, Workspace
+from tests.nats_servers import running
 
 _HERE = Path(__file__).parent
 # The stand-in is cut off and restarted within this process, and may leave a connection to the garbage
@@ -71,10 +73,13 @@ def cluster(
         from tests.e2e.local_cluster import StandInCluster
 
         found = StandInCluster(directory, pod_ip=pod_ip)
-    try:
+    with contextlib.ExitStack() as stack:
+        if request.config.getoption("--store") == "nats":
+            servers = stack.enter_context(running(tmp_path_factory.mktemp("nats"), 3))
+            VisibilityServer.stores = servers.urls
+        stack.callback(found.stop)
         yield found
-    finally:
-        found.stop()
+        stack.close()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()  # here, not in somebody else's test

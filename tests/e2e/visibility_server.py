@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 
@@ -50,6 +51,8 @@ class VisibilityServer:
     to kube-apiserver, in place of a proxy of its own."""
 
     kinds: ConfigMapDirectory  # of --kinds, where that is given
+    stores: ClassVar[Sequence[str]] = ()  # URLs of NATS, with --store=nats of the suite
+    _logs = 0  # that were begun there
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class VisibilityServer:
         self.port = port or free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
+        self.log_name = beside.log_name if beside else ""
         self._program, self._flags = program, flags
         self.authority: Authority = beside.authority if beside else Authority(directory, "visibility")
         self._serving: KeyPair = (
@@ -282,9 +286,20 @@ class VisibilityServer:
             *("--trusted-proxy-user-header", USER_HEADER),
             *("--trusted-proxy-group-header", GROUP_HEADER),
             *server_flags(self._components),
+            *self._store_flags(),
             *self._flags,
             *("-v", "4"),
         ]
+
+    def _store_flags(self) -> list[str]:
+        """With --store=nats of the suite: a log for each group of replicas. A server by itself has none: with
+        a log it takes the Lease, and several such servers would wait for each other."""
+        if not self.stores or not (self._beside or any(each.startswith("--peers") for each in self._flags)):
+            return []
+        if not self.log_name:
+            VisibilityServer._logs += 1
+            self.log_name = f"log-{VisibilityServer._logs}"
+        return [*(f"--store={url}" for url in self.stores), f"--store-name={self.log_name}"]
 
     def _pace_flags(self) -> list[str]:
         if self._probe_interval_s is None:

@@ -242,6 +242,13 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
     "archive": (["--archive=s3://training-archive/jobs"], [("", "namespaces", ("get",))]),
+    "nats": (
+        [
+            "--store=nats://nats.nats:4222",
+            "--store-credentials-file=/etc/visibility-api/store/credentials",
+        ],
+        [],
+    ),
     "alerts": ([], []),
     "grafana": ([], []),
     "job-metrics": (["--job-metrics=5000"], []),  # its role is for Prometheus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -60,6 +60,10 @@ class Lease:
         self.released += 1
 
 
+async def begun(_epoch: int) -> bool:
+    return True
+
+
 async def renewed(role: Role[Any], terms: asyncio.Queue[Term], jobs: JobLog) -> None:
     running = asyncio.create_task(role.run())
     first = await terms.get()
@@ -83,8 +87,8 @@ async def test_a_single_replicas_term_begins_anew() -> None:
 async def test_an_owner_with_followers_keeps_its_lease_and_its_log() -> None:
     jobs, terms, lease = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term](), Lease()
     jobs.is_complete = True
-    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None)
-    streams = SimpleNamespace(close=lambda: None, followers=1)
+    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None, fault=None)
+    streams = SimpleNamespace(close=lambda: None, begin=begun, keep=asyncio.Event().wait)
     others = Others(
         lease=cast(Any, lease),
         follower=cast(Any, follower),
@@ -100,7 +104,7 @@ def test_a_replica_leaves_the_lease_to_an_owner_that_still_sends_though_it_was_g
     """An owner releases it, and then sends what is left: without that the next one would go back in time."""
     jobs = JobLog(MemoryStore(base_revision=1))
     jobs.is_complete = True
-    follower = SimpleNamespace(owner=Address("10.0.0.7", 10250), has_searched=True, lost_at=None)
+    follower = SimpleNamespace(owner=Address("10.0.0.7", 10250), has_searched=True, lost_at=None, fault=None)
     others = cast(Others, SimpleNamespace(follower=follower))
     role: Role[Any] = Role(jobs, lambda _may: Term(asyncio.Queue()), others=lambda _role: others)
     assert not role._may_own(cast(Any, follower))
@@ -111,20 +115,23 @@ def test_a_replica_leaves_the_lease_to_an_owner_that_still_sends_though_it_was_g
 async def test_an_owner_that_ends_waits_for_a_follower_that_was_cut_a_moment_ago() -> None:
     jobs, terms, lease = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term](), Lease()
     jobs.is_complete = True
-    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None)
+    follower = SimpleNamespace(run=asyncio.Event().wait, must_list=False, owner=None, fault=None)
     done: list[str] = []
 
     async def followed(within_s: float) -> bool:
         done.append(f"waited {within_s > 1}")
         return True
 
-    async def finish() -> None:
+    async def finish(release: Callable[[], Awaitable[None]]) -> None:
+        await release()
         done.append("finished")
 
     async def drained(_within_s: float) -> None:
         pass
 
-    streams = SimpleNamespace(close=lambda: None, followed=followed, finish=finish)
+    streams = SimpleNamespace(
+        close=lambda: None, followed=followed, finish=finish, begin=begun, keep=asyncio.Event().wait
+    )
     others = Others(
         lease=cast(Any, lease), follower=cast(Any, follower), streams=cast(Any, streams), drained=drained
     )
@@ -139,7 +146,8 @@ async def test_an_owner_that_ends_waits_for_a_follower_that_was_cut_a_moment_ago
 
 def test_a_replica_is_out_of_sync_only_while_another_one_owns_the_jobs_and_is_not_followed() -> None:
     jobs = JobLog(MemoryStore(base_revision=1))
-    follower, lease = SimpleNamespace(lost_at=None), SimpleNamespace(failing_s=0.0)
+    follower = SimpleNamespace(lost_at=None, fault=None)
+    lease = SimpleNamespace(failing_s=0.0, is_anothers=False)
     others = cast(Others, SimpleNamespace(follower=follower, lease=lease))
     role: Role[Any] = Role(jobs, lambda _may: Term(asyncio.Queue()), others=lambda _role: others)
     assert role.out_of_sync_s == 0
@@ -147,6 +155,10 @@ def test_a_replica_is_out_of_sync_only_while_another_one_owns_the_jobs_and_is_no
     assert 90 <= role.out_of_sync_s < 100
     lease.failing_s = 5.0  # one read was too slow: it is held all the same
     assert role.out_of_sync_s >= 90
+    follower.fault = "NATS is away"  # nobody may own them
+    assert role.out_of_sync_s == 0
+    lease.is_anothers = True  # it is away from this replica alone
+    assert role.out_of_sync_s > 0
     lease.failing_s = 20.0  # kube-apiserver is away: nobody may own them
     assert role.out_of_sync_s == 0
     assert Role(jobs, lambda _may: Term(asyncio.Queue()), others=None).out_of_sync_s == 0

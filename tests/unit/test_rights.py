@@ -121,7 +121,9 @@ def test_what_an_operator_may_leave_out_is_not_waited_for() -> None:
 def test_a_replica_that_lacks_a_right_leaves_the_jobs_to_one_that_has_it() -> None:
     jobs = JobLog(MemoryStore(base_revision=1))
     jobs.is_complete = True
-    follower = SimpleNamespace(lost_at=time.monotonic(), has_searched=True, others_have_log=False, owner=None)
+    follower = SimpleNamespace(
+        lost_at=time.monotonic(), has_searched=True, others_have_log=False, owner=None, fault=None
+    )
     others = cast(Others, SimpleNamespace(follower=follower))
     fit = [False]
     role: Role[Any] = Role(jobs, lambda _may: cast(Any, None), others=lambda _: others, is_fit=lambda: fit[0])

@@ -108,15 +108,16 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             and replace(seen, last_probe_at=None, next_probe_at=None, latency_s=None, consecutive_failures=0),
         )
 
-    def as_of(self, heard_at: datetime, now: datetime) -> JobProgress:
+    def as_of(self, heard_at: datetime, now: datetime, source: str) -> JobProgress:
         """The same, as a replica shows it that has heard nothing of the job since `heard_at`, by its clock.
+        `source`: from where, in words.
         A job that has ended, or whose numbers are old already, is shown as it is."""
         fresh = self.condition("Fresh")
         if self.phase.is_final or fresh is None or fresh.status == "False":
             return self
         message = (
-            f"This replica of the server has heard nothing since {heard_at:%H:%M:%SZ} from the one that owns"
-            " the jobs, and the numbers are no newer than that. Ask again: another replica may know more."
+            f"This replica of the server has heard nothing since {heard_at:%H:%M:%SZ} {source},"
+            " and the numbers are no newer than that. Ask again: another replica may know more."
         )
         behind = Condition(type="Fresh", status="False", reason=BEHIND, message=message, since=now)
         return replace(

@@ -91,6 +91,7 @@ class Lease:
         self._epoch = 0
         self._seen = ""  # the version that was found last
         self._seen_at = 0.0
+        self._anothers_until = -math.inf
         self._hurry = asyncio.Event()
         self.fault = ""  # why the Lease cannot be read or written now
         self._failing_since = 0.0
@@ -104,6 +105,11 @@ class Lease:
     def is_held(self) -> bool:
         """Whether it was renewed lately. True again only after another `acquire`."""
         return self._clock() < self._held_until
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether another process has renewed it lately."""
+        return self._clock() < self._anothers_until
 
     def hurry(self) -> None:
         """Try again at once: the holder has given it up, or may have died."""
@@ -175,6 +181,7 @@ class Lease:
         lasts_s = float(spec.leaseDurationSeconds or DURATION_S)
         is_ours = spec.holderIdentity == self._identity
         if not (is_ours or not spec.holderIdentity or began - self._seen_at > lasts_s):
+            self._anothers_until = self._seen_at + lasts_s
             return 0
         if not may():
             if is_ours:

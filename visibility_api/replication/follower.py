@@ -72,6 +72,8 @@ class Follower:
     `ended` is called when the owner gives the log up, or its connection is lost: the Lease may be free.
     """
 
+    fault: str | None = None  # the log is where its owner is
+
     def __init__(
         self,
         jobs: JobLog,
@@ -122,10 +124,7 @@ class Follower:
         if lost_s < self._limits.behind_s:
             return
         self._is_behind = self.must_list = True
-        now = datetime.now(UTC)
-        heard_at = now - timedelta(seconds=lost_s)
-        self._log.store.branch(lambda document: document.as_of(heard_at, now))
-        log.warning("documents are shown as old: no owner of the log is heard", lost_s=round(lost_s))
+        say_behind(self._log, lost_s, "from the one that owns the jobs")
 
     async def _search(self) -> bool:
         """Ask each replica in turn, and follow the one that owns the log; whether there was one."""
@@ -168,7 +167,7 @@ class Follower:
                 if response.status == 409:
                     return msgspec.json.decode(body, type=Refusal)
                 raise BadFrame(f"it answers {response.status}")
-            reader, taken = FrameReader(), _Taken(self._log)
+            reader, taken = FrameReader(), Taken(self._log)
             try:
                 async for chunk in response.content.iter_any():
                     for frame in reader.feed(chunk):
@@ -200,7 +199,15 @@ class Follower:
         log.info("following the owner of the log", peer=address.host, port=address.port)
 
 
-class _Taken:
+def say_behind(jobs: JobLog, lost_s: float, source: str) -> None:
+    """Show every document as old: nothing was heard from its source for so long."""
+    now = datetime.now(UTC)
+    heard_at = now - timedelta(seconds=lost_s)
+    jobs.store.branch(lambda document: document.as_of(heard_at, now, source))
+    log.warning("documents are shown as old: nothing is heard", source=source, lost_s=round(lost_s))
+
+
+class Taken:
     """Puts the frames of one stream into the log. Raises StaleOwner, BadFrame."""
 
     def __init__(self, jobs: JobLog) -> None:
@@ -216,6 +223,10 @@ class _Taken:
             self._take(frame)
         except ValueError as error:
             raise BadFrame(str(error)) from error
+
+    def forget(self, ref: JobRef) -> None:
+        """It was deleted before what is listed."""
+        self._kept.discard(ref)
 
     def _take(self, frame: Frame) -> None:
         store = self._log.store

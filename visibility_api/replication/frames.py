@@ -101,25 +101,25 @@ class BadFrame(Exception):
     """The stream is not one of ours, or not of this version; the message says why."""
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: Frame, max_bytes: int = MAX_FRAME_BYTES) -> bytes:
     """One frame. What is too large, or has what MessagePack has no form for, costs its job alone (decision
     0005): of its document the identity and the phase are sent, and nothing of what is kept of it."""
-    data = _encoded(frame)
+    data = _encoded(frame, max_bytes)
     if data or not isinstance(frame, Changed | Listed):
         return data
     job = frame.document.job
     log.error("document not sent to a follower", job=str(job.ref))
     bare = TrainingJob(ref=job.ref, created_at=job.created_at, phase=job.phase)
-    return _encoded(replace(frame, document=JobProgress(job=bare, phase=frame.document.phase)))
+    return _encoded(replace(frame, document=JobProgress(job=bare, phase=frame.document.phase)), max_bytes)
 
 
-def _encoded(frame: Frame) -> bytes:
+def _encoded(frame: Frame, max_bytes: int) -> bytes:
     """Nothing if it cannot be sent."""
     try:
         body = _encode(frame)
     except (OverflowError, UnicodeEncodeError, TypeError):
         return b""
-    return _LENGTH.pack(len(body)) + body if len(body) <= MAX_FRAME_BYTES else b""
+    return _LENGTH.pack(len(body)) + body if len(body) <= max_bytes else b""
 
 
 class FrameReader:

@@ -18,8 +18,6 @@ from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.store.job_log import JobLog, Owner
 
 from .addresses import Address
-from .follower import Follower
-from .streams import LogStreams
 
 log = structlog.get_logger("visibility.replication")
 
@@ -55,13 +53,51 @@ class Term(Protocol):
 T = TypeVar("T", bound=Term)
 
 
+class Following(Protocol):
+    """A follower's side of the log."""
+
+    owner: Address | None
+    has_searched: bool
+    others_have_log: bool
+    must_list: bool
+    lost_at: float | None
+    fault: str | None  # why the end of the log is not known: this replica may not own it
+
+    async def run(self) -> None: ...
+
+
+class Sending(Protocol):
+    """The owner's side of the log."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why it cannot be written now."""
+        ...
+
+    async def begin(self, epoch: int) -> bool:
+        """Whether this replica may own the log."""
+        ...
+
+    async def keep(self) -> None:
+        """While it does; ends when the log cannot be kept."""
+        ...
+
+    async def followed(self, within_s: float) -> bool: ...
+
+    async def replicated(self) -> bool: ...
+
+    async def finish(self, release: Callable[[], Awaitable[None]]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
     """What a replica with others needs beside its own part."""
 
     lease: Lease
-    follower: Follower
-    streams: LogStreams
+    follower: Following
+    streams: Sending
     drained: Callable[[float], Awaitable[None]]  # waits so many seconds for pushes that are being taken
 
 
@@ -106,6 +142,8 @@ class Role(Generic[T]):
         A Lease that cannot be read now and then is still held; after its duration nobody may own the log."""
         if self._term is not None or self.others is None or self.others.lease.failing_s > DURATION_S:
             return 0.0
+        if self.others.follower.fault is not None and not self.others.lease.is_anothers:
+            return 0.0  # nobody can own it
         lost_at = self.others.follower.lost_at
         return 0.0 if lost_at is None else time.monotonic() - lost_at
 
@@ -125,6 +163,8 @@ class Role(Generic[T]):
                 epoch = max(int(time.time()), self._log.store.epoch + 1)
             else:
                 epoch = await self._follow_until_acquired(self.others)
+                if not await self.others.streams.begin(epoch):
+                    continue
             await self._own(epoch, self.others)
 
     def renew(self) -> None:
@@ -154,10 +194,10 @@ class Role(Generic[T]):
             following.cancel()
         return epoch
 
-    def _may_own(self, follower: Follower) -> bool:
+    def _may_own(self, follower: Following) -> bool:
         """A replica that knows nothing leaves the log to one that does, and one that has given it up as
         well. One that still sends has given up the Lease a moment ago: what is left comes first."""
-        if follower.owner is not None:
+        if follower.owner is not None or follower.fault is not None:
             return False
         if not self._is_fit():
             lost_at = follower.lost_at
@@ -187,8 +227,11 @@ class Role(Generic[T]):
                 else:
                     holding = group.create_task(others.lease.hold(), name="lease")
                     leaving = group.create_task(self._leave.wait(), name="leaving")
-                    ends = [renewal, holding, leaving]
+                    keeping = group.create_task(others.streams.keep(), name="log")
+                    ends = [renewal, holding, leaving, keeping]
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if keeping.done():
+                        await others.lease.release()  # another replica may be able to keep it
                     if leaving.done() and others.lease.is_held:
                         await self._give_up(others, tasks)
                     elif not renewal.done():
@@ -208,5 +251,4 @@ class Role(Generic[T]):
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=DRAIN_S)
-        await others.lease.release()
-        await others.streams.finish()
+        await others.streams.finish(others.lease.release)

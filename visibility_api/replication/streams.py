@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +13,10 @@ import structlog
 from starlette.types import Receive, Send
 
 from visibility_api.errors.text import describe_fault
-from visibility_api.jobs.job import JobRef
-from visibility_api.jobs.observation import Addition
 from visibility_api.store.job_log import JobLog
 
-from .frames import ACK, Advanced, Beat, Changed, Complete, Hello, Kept, Listed, encode
+from .frames import ACK, Complete, Hello, Listed, encode
+from .news import News
 
 log = structlog.get_logger("visibility.replication")
 
@@ -28,7 +27,6 @@ GATHER_S = 0.005  # changes that come within this time leave together
 LATELY_S = 10.0
 CONFIRM_S = 2.0  # a follower that confirms nothing for so long is cut, and waited for no longer
 SEND_S = 10.0
-MAX_CHANGES = 256  # of one piece: between two, other tasks have their turn
 PAGE = 32  # jobs between two turns of the event loop
 
 
@@ -42,6 +40,8 @@ class NotOwner(Exception):
 
 class LogStreams:
     """The streams of an owner. `epoch` returns the present one; None while this replica owns nothing."""
+
+    fault: str | None = None  # memory can always be written
 
     def __init__(self, jobs: JobLog, *, epoch: Callable[[], int | None]) -> None:
         self._log = jobs
@@ -71,8 +71,17 @@ class LogStreams:
                 is_confirmed &= await each.confirmed()
         return is_confirmed
 
-    async def finish(self) -> None:
-        """Send what is left, say that this replica owns the log no longer, and end the streams."""
+    async def begin(self, epoch: int) -> bool:  # noqa: ARG002 - as a shared log has it
+        """Whether this replica may own the log: the Lease alone says so."""
+        return True
+
+    async def keep(self) -> None:
+        """Until the log cannot be kept any more: each follower's stream keeps itself."""
+        await asyncio.Event().wait()
+
+    async def finish(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Let the log go with `release`, send what is left, and end the streams."""
+        await release()
         for each in list(self._streams):
             each.finish()
         for each in list(self._streams):
@@ -97,14 +106,14 @@ class LogStreams:
             raise TooManyFollowers
         stream = _Stream(self._log, epoch, since)
         self._streams.add(stream)
-        self._log.add_home(stream)
+        self._log.add_home(stream.news)
         try:
             await stream.run(receive, send)
         finally:
             stream.cut()
             if stream.was_in_sync:
                 self._lost_at = asyncio.get_running_loop().time()
-            self._log.remove_home(stream)
+            self._log.remove_home(stream.news)
             self._streams.discard(stream)
 
 
@@ -114,33 +123,19 @@ class _Stream:
     def __init__(self, jobs: JobLog, epoch: int, since: int) -> None:
         self._log = jobs
         self._epoch = epoch
-        self._revision = since
-        self._gained: dict[JobRef, list[Addition]] = {}  # jobs that have changed, with their new points
-        self._position = self._sent = self._confirmed = 0  # counts changes
+        self.news = News(jobs, since)
+        self._confirmed = 0  # counts changes
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._wake = asyncio.Event()
         self._is_last = False
         self._tasks: list[asyncio.Task[None]] = []
         self.ended = asyncio.Event()
         self.is_in_sync = self.was_in_sync = False
 
-    # --- a home of the log
-
-    def changed(self, ref: JobRef, points: Sequence[Addition]) -> None:
-        self._gained.setdefault(ref, []).extend(points)
-        self._position += 1
-        self._wake.set()
-
-    def gone(self, ref: JobRef) -> None:
-        self._gained.pop(ref, None)
-        self._position += 1
-        self._wake.set()
-
     # --- of the owner
 
     async def confirmed(self) -> bool:
         """Whether the follower confirms what was written so far; one that does not is cut."""
-        position = self._position
+        position = self.news.position
         if self._confirmed >= position:
             return True
         done = asyncio.get_running_loop().create_future()
@@ -155,7 +150,7 @@ class _Stream:
 
     def finish(self) -> None:
         self._is_last = True
-        self._wake.set()
+        self.news.wake.set()
 
     def cut(self) -> None:
         self.is_in_sync = False
@@ -185,93 +180,54 @@ class _Stream:
             async with asyncio.timeout(SEND_S):
                 await send({"type": "http.response.body", "body": data, "more_body": True})
 
+        news = self.news
         async for piece in self._list():
             await write(piece)
         while not self.ended.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
-                    await self._wake.wait()
+                    await news.wake.wait()
             if not self._is_last:
                 await asyncio.sleep(GATHER_S)
-            self._wake.clear()
-            news = self._news()
-            if news is None:
+            news.wake.clear()
+            pieces = news.take(is_last=self._is_last)
+            if pieces is None:
+                log.warning("follower cut: it is further behind than the log reaches")
                 return
-            await write(news)
-            if not self.is_in_sync and not self._wake.is_set():
+            await write(b"".join(pieces))
+            if not self.is_in_sync and not news.wake.is_set():
                 self.is_in_sync = self.was_in_sync = True
-                await write(encode(Complete()) + encode(self._beat()))
-            if self._is_last and not self._wake.is_set():
+                await write(encode(Complete()) + encode(news.beat()))
+            if self._is_last and not news.wake.is_set():
                 await self._settled()
                 return
 
     async def _settled(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(CONFIRM_S):
-                while self._confirmed < self._sent:  # noqa: ASYNC110 - the end of a term, once
+                while self._confirmed < self.news.sent:  # noqa: ASYNC110 - the end of a term, once
                     await asyncio.sleep(GATHER_S)
 
     async def _list(self) -> AsyncIterator[bytes]:
         """`Hello`, and what follows it before the first change."""
-        store = self._log.store
-        is_resumed = store.knows(self._revision)
+        store, news = self._log.store, self.news
+        is_resumed = store.knows(news.revision)
         entries = []
         if not is_resumed:
-            self._revision, listed = store.log_base()
+            news.revision, listed = store.log_base()
             entries = [Listed(revision=each.revision, document=each.document) for each in listed]
-        yield encode(Hello(epoch=self._epoch, revision=self._revision, is_resumed=is_resumed))
+        yield encode(Hello(epoch=self._epoch, revision=news.revision, is_resumed=is_resumed))
         for start in range(0, len(entries), PAGE):
             yield b"".join(map(encode, entries[start : start + PAGE]))
             await asyncio.sleep(0)
         jobs = list(self._log)
         for start in range(0, len(jobs), PAGE):
-            yield b"".join([self._kept(ref) for ref in jobs[start : start + PAGE]])
+            page = jobs[start : start + PAGE]
+            for ref in page:
+                news.gained.pop(ref, None)  # it is in what is sent now
+            yield b"".join(map(news.kept, page))
             await asyncio.sleep(0)
-        self._wake.set()
-
-    def _kept(self, ref: JobRef) -> bytes:
-        self._gained.pop(ref, None)  # it is in what is sent now
-        history = self._log.history(ref)
-        saved = None if history is None else history.save()
-        return encode(Kept(ref=ref, state=self._state(ref), history=saved))
-
-    def _state(self, ref: JobRef) -> bytes | None:
-        try:
-            return self._log.state(ref)
-        except Exception as error:  # about one job; the others go on (decision 0005)
-            log.debug("state of a job not encoded", job=str(ref), **describe_fault(error))
-            return None
-
-    def _news(self) -> bytes | None:
-        """What has changed since the last time, with the Beat that ends it; None if that is not held."""
-        store = self._log.store
-        changes = store.log_after(self._revision)
-        if changes is None:
-            log.warning("follower cut: it is further behind than the log reaches")
-            return None
-        pieces = [
-            encode(Changed(type=each.type, revision=each.revision, document=each.entry.document))
-            for each in changes[:MAX_CHANGES]
-        ]
-        if len(changes) > MAX_CHANGES:
-            self._revision = changes[MAX_CHANGES - 1].revision
-            self._wake.set()
-            return b"".join((*pieces, encode(self._beat())))
-        gained, self._gained = self._gained, {}
-        for ref, points in gained.items():
-            pieces.append(encode(Advanced(ref=ref, state=self._state(ref), points=tuple(points))))
-        self._revision = store.revision
-        self._sent = self._position
-        pieces.append(encode(self._beat(is_last=self._is_last)))
-        return b"".join(pieces)
-
-    def _beat(self, *, is_last: bool = False) -> Beat:
-        return Beat(
-            position=self._sent,
-            revision=self._revision,
-            unlisted=tuple(self._log.unlisted),
-            is_last=is_last,
-        )
+        news.wake.set()
 
     async def _read(self, receive: Receive) -> None:
         """Take the follower's confirmations until it goes."""
@@ -290,7 +246,7 @@ class _Stream:
                 return
 
     def _confirm(self, position: int) -> None:
-        self._confirmed = max(self._confirmed, min(position, self._sent))
+        self._confirmed = max(self._confirmed, min(position, self.news.sent))
         while self._waiting and self._waiting[0][0] <= self._confirmed:
             _, done = self._waiting.popleft()
             if not done.done():

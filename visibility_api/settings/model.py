@@ -37,6 +37,7 @@ from .values import (
     ip_address,
     is_metric,
     is_namespace,
+    is_nats,
     is_peer,
     metric_names,
     name_prefix,
@@ -169,6 +170,30 @@ class Settings(BaseSettings):
         " probes them and takes pushes. The others follow it. Each is HOST or HOST:PORT, or a name of"
         " several replicas. May be repeated. All replicas must serve the same certificate",
     )
+    store: Annotated[Words, each(is_nats, "give URLs such as nats://HOST:4222, without credentials")] = Field(
+        default=(),
+        description="servers of NATS with JetStream that keep the log of the jobs, nats://HOST:PORT or"
+        " tls://HOST:PORT (docs/nats.md). Replicas follow it instead of each other; --peers is not needed."
+        " May be repeated",
+    )
+    store_name: Annotated[str, AfterValidator(namespace), Metavar("NAME")] = Field(
+        default="trainjob-visibility",
+        description="begins the names in --store: subject NAME.log, stream NAME-log, bucket NAME-jobs",
+    )
+    store_replicas: Annotated[int, whole_number(1, 5), Metavar("N")] = Field(
+        default=3, description="servers of --store that have each message, 1 to 5, when the log is made"
+    )
+    store_max_mib: Annotated[int, whole_number(64, 1_000_000), Metavar("MIB")] = Field(
+        default=1024, description="size limit of the stream in --store, in MiB, when it is made"
+    )
+    store_credentials_file: File = Field(
+        default=None,
+        description="what --store asks for: a credentials file with JWT and nkey, a seed of an nkey,"
+        " USER:PASSWORD, or a token. It is read again when it changes",
+    )
+    store_ca_file: File = Field(default=None, description="CA of --store. Without it the system's")
+    store_cert_file: File = Field(default=None, description="client certificate for --store, PEM")
+    store_key_file: File = Field(default=None, description="private key of --store-cert-file, PEM")
     data_dir: Directory = Field(
         default=None,
         description="directory to keep the state of the jobs in, so that a restart loses nothing. Each"
@@ -246,6 +271,13 @@ class Settings(BaseSettings):
     def _both_or_neither(cls, key: Path | None, info: ValidationInfo) -> Path | None:
         if "tls_cert_file" in info.data and (info.data["tls_cert_file"] is None) != (key is None):
             raise Conflict("--tls-cert-file and --tls-private-key-file: give both or neither")
+        return key
+
+    @field_validator("store_key_file")
+    @classmethod
+    def _both_of_the_store(cls, key: Path | None, info: ValidationInfo) -> Path | None:
+        if (info.data.get("store_cert_file") is None) != (key is None):
+            raise Conflict("--store-cert-file and --store-key-file: give both or neither")
         return key
 
     @field_validator("certificate_secret")

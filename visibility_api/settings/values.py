@@ -125,6 +125,12 @@ def is_peer(peer: str) -> bool:
     return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535
 
 
+def is_nats(server: str) -> bool:
+    """Without credentials: settings are logged."""
+    parts = urlsplit(server)
+    return parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.netloc.count("@") == 0
+
+
 def namespace(value: str) -> str:
     if not is_namespace(value):
         raise ValueError("give the name of a namespace")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from cachetools import LRUCache, TTLCache
@@ -195,6 +195,11 @@ class MemoryStore:
         return base, [
             entry for state in self._resources.values() for entry in state.past_listing(None, base).entries
         ]
+
+    def refs(self) -> Iterator[JobRef]:
+        """Of every job that has a document now."""
+        for state in self._resources.values():
+            yield from (entry.document.job.ref for entry in state.entries.values())
 
     async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
         """Wait until this revision is held: another replica may have given it out a moment ago."""

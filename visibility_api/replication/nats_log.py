@@ -1,0 +1,444 @@
+"""The owner's side of the log in NATS: writes what changes to the stream, and each job to the bucket.
+
+A message of the stream is what a follower of an owner would be sent (`frames`). An entry of the bucket is
+one job as it was at some message; messages before `floor` are needed no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from isal import isal_zlib
+from msgspec.structs import replace
+
+from visibility_api.errors.status import Unavailable as UnavailableStatus
+from visibility_api.jobs.job import JobRef
+from visibility_api.store.job_log import Home, JobLog
+from visibility_api.store.memory import EPOCH_BITS
+
+from .addresses import Address
+from .frames import Listed, encode
+from .nats_client import MAX_AGE_S, NatsClient, Refused, Unavailable
+from .news import News
+from .streams import BEAT_S, CONFIRM_S, GATHER_S
+
+log = structlog.get_logger("visibility.store")
+
+STORED_S = 3.0  # a pod waits 5 s for an answer
+LOST_S = 10.0  # an owner that could not write for so long owns the log no longer
+RETRY_S = 0.2
+ENTRY_S = 120.0  # between a job's change and its entry, which has all until then
+ENTRY_PAUSE_S = 0.05
+MESSAGE_BYTES = 256 * 1024  # of one message, unless one frame is larger
+_UNSAFE = re.compile(r"[^-_A-Za-z0-9]")
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One of the stream."""
+
+    writer: str  # a process, and which of its messages
+    number: int
+    epoch: int
+    owner: Address  # where pushes are forwarded to
+    floor: int  # what was before this sequence is in the bucket
+    is_whole: bool  # the bucket has every job that was not changed since
+    frames: bytes  # compressed
+
+
+class KeptEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One of the bucket."""
+
+    epoch: int
+    sequence: int  # of the stream: what was until then is in it
+    frames: bytes  # compressed
+
+
+encode_message = msgspec.msgpack.Encoder().encode
+decode_message = msgspec.msgpack.Decoder(Message).decode
+decode_entry = msgspec.msgpack.Decoder(KeptEntry).decode
+
+
+class Dirty(NamedTuple):
+    """Since when a job has changes that its entry lacks."""
+
+    sequence: int
+    at: float
+    written: int  # bytes, by then
+
+
+class Place:
+    """Where in the stream this replica is: what it has of it, by following and by writing."""
+
+    def __init__(self, writer: str) -> None:
+        self.writer = writer
+        self.sequence = 0  # everything up to it is in memory
+        self.is_whole = False
+        self.followed: OrderedDict[JobRef, int] = OrderedDict()  # jobs by the last message about each
+        self.followed_floor = 1
+        # An owner's: jobs whose entries may lack something, by the message that changed each first.
+        self.touched: OrderedDict[JobRef, Dirty] = OrderedDict()
+        self.being_put: Dirty | None = None
+        self.news: News | None = None  # what an owner's memory has and the stream may lack
+        self.unsent: deque[Message] = deque()  # the first may be written, without an answer
+
+    @property
+    def floor(self) -> int:
+        if self.news is None:
+            return self.followed_floor if self.followed else self.sequence + 1
+        first = next(iter(self.touched.values())).sequence if self.touched else self.sequence + 1
+        return first if self.being_put is None else min(first, self.being_put.sequence)
+
+    def confirm(self, number: int, sequence: int) -> bool:
+        """A message of this process is found: whether it is the one that is waited for."""
+        if not self.unsent or self.unsent[0].number != number:
+            return False
+        self.unsent.popleft()
+        self.sequence = sequence
+        return True
+
+    def touch(self, ref: JobRef, sequence: int, written: int = 0) -> None:
+        self.touched.setdefault(ref, Dirty(sequence, time.monotonic(), written))
+
+    def follow(self, message: Message, sequence: int, refs: Iterable[JobRef]) -> None:
+        """What another process has written is in memory."""
+        self.sequence, self.is_whole, self.followed_floor = sequence, message.is_whole, message.floor
+        for ref in refs:
+            self.followed[ref] = sequence
+            self.followed.move_to_end(ref)
+        while self.followed and next(iter(self.followed.values())) < message.floor:
+            self.followed.popitem(last=False)
+
+    def own(self, news: News) -> None:
+        """Memory has what the stream has; from now on this process writes."""
+        self.news = news
+        self.touched.clear()
+        for ref in self.followed:
+            self.touch(ref, self.followed_floor)
+        self.followed.clear()
+
+    def disown(self) -> bool:
+        """Another process has written; whether memory has nothing that the stream lacks."""
+        news, self.news = self.news, None
+        self.followed.update(dict.fromkeys(self.touched, self.sequence))
+        is_same = not self.unsent and (news is None or not news.is_due)
+        self.touched.clear()
+        self.unsent.clear()
+        return is_same
+
+
+class NatsLog:
+    """What the owner of the log does with it: as `LogStreams`, but one log for all."""
+
+    def __init__(self, jobs: JobLog, client: NatsClient, place: Place, *, port: int) -> None:
+        """`port`: of this server, for pushes that other replicas forward."""
+        self._log = jobs
+        self._client = client
+        self._place = place
+        self._port = port
+        self._epoch = 0
+        self._number = 0
+        self._written = 0  # bytes
+        self._confirmed = 0  # position of the news
+        self._confirmation = asyncio.Event()
+        self._sending: set[JobRef] = set()  # that are in `unsent`
+        self._keys: dict[str, int] | None = None  # sequences of the bucket's keys; None: not known
+        self._gone: dict[JobRef, None] = {}
+        self._failing_since: float | None = None
+        self._is_over = False  # nothing but the last message is written any more
+        self._lock = asyncio.Lock()
+        self.fault: str | None = None  # why the log cannot be written now
+
+    # --- a home of the log, beside the news
+
+    def changed(self, ref: JobRef, points: object) -> None:
+        """It is in the news."""
+
+    def gone(self, ref: JobRef) -> None:
+        self._place.touched.pop(ref, None)
+        self._gone[ref] = None
+
+    # ---
+
+    async def followed(self, within_s: float) -> bool:  # noqa: ARG002 - as streams have it
+        """Whether another replica can go on: NATS has everything."""
+        return self.fault is None
+
+    async def replicated(self) -> bool:
+        """Until what was written so far is stored. Raises a Status if it is not stored soon."""
+        news = self._place.news
+        position = news.position if news is not None else 0
+
+        def is_waiting() -> bool:
+            return news is self._place.news and self._confirmed < position
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STORED_S):
+                while is_waiting():
+                    self._confirmation.clear()
+                    await self._confirmation.wait()
+        if news is None or news is not self._place.news or is_waiting():
+            raise UnavailableStatus("the log of the jobs cannot be written now; try again later")
+        return True
+
+    async def begin(self, epoch: int) -> bool:
+        """Whether this replica owns the log: no other has written since what it has."""
+        place = self._place
+        self._epoch, self._is_over = epoch, False
+        self._failing_since = None
+        first = self._message(b"")
+        place.unsent.appendleft(first)
+        if not await self._append(first):
+            if place.unsent and place.unsent[0] is first:
+                place.unsent.popleft()
+            self.fault = None  # the follower has its own
+            return False
+        if place.news is None:
+            store = self._log.store
+            since = store.revision if store.epoch else epoch << EPOCH_BITS  # it begins anew with the epoch
+            place.own(News(self._log, since, max_bytes=self._frame_bytes))
+            self._confirmed, self._sending = 0, set()
+        if not place.is_whole:
+            for ref in self._every():
+                place.touch(ref, place.sequence)
+        for home in self._homes():
+            self._log.add_home(home)
+        return True
+
+    async def keep(self) -> None:
+        """Write until this replica may not, or could not for LOST_S."""
+        news = self._place.news
+        if news is None:
+            return
+        news.wake.set()
+        async with asyncio.TaskGroup() as group:
+            entries = group.create_task(self._keep_entries(news), name="entries of the bucket")
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_S):
+                        await news.wake.wait()
+                await asyncio.sleep(GATHER_S)
+                news.wake.clear()
+                if not self._is_over and not await self._write(news):
+                    break
+            entries.cancel()
+
+    async def finish(self, release: Callable[[], Awaitable[None]]) -> None:
+        """Write what is left, let the log go with `release`, and say so."""
+        news = self._place.news
+        if news is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONFIRM_S):
+                    await self._write(news)
+        self._is_over = True
+        await release()
+        if news is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONFIRM_S):
+                    await self._write(news, is_last=True)
+
+    def close(self) -> None:
+        """This replica owns the log no longer."""
+        for home in self._homes():
+            with suppress(ValueError):
+                self._log.remove_home(home)
+        self._place.being_put = self.fault = None
+        self._confirmation.set()
+
+    def _homes(self) -> list[Home]:
+        return [self] if self._place.news is None else [self._place.news, self]
+
+    async def _write(self, news: News, *, is_last: bool = False) -> bool:
+        """What is new; False when this replica owns the log no longer."""
+        place = self._place
+        async with self._lock:
+            while True:
+                is_end = is_last and not place.unsent
+                if not place.unsent:
+                    self._sending = set(news.gained)
+                    pieces = news.take(is_last=is_last)
+                    if pieces is None:
+                        log.error("log not kept: it is further behind than memory reaches")
+                        place.news = None
+                        return False
+                    place.unsent.extend(map(self._message, _parts(pieces)))
+                for ref in self._sending:
+                    place.touch(ref, place.sequence + 1, self._written)
+                while place.unsent:
+                    if not await self._append(place.unsent[0]):
+                        return False
+                self._sending = set()
+                self._confirmed = news.sent
+                self._confirmation.set()
+                if is_end or not is_last:
+                    return True
+
+    async def _append(self, message: Message) -> bool:
+        """Until it is stored; False when that takes too long, or another replica has written."""
+        place = self._place
+        number, owner = message.number, Address(self._client.own_host, self._port)
+        while True:
+            try:
+                if (why := self._why_full()) is not None:
+                    raise Unavailable(why)
+                message = replace(
+                    message, epoch=self._epoch, owner=owner, floor=place.floor, is_whole=place.is_whole
+                )
+                body = encode_message(message)
+                sequence = await self._stored(body, number)
+                if not sequence:
+                    log.warning("log not written: another replica has written to it", epoch=self._epoch)
+                    return False
+                break
+            except Unavailable as error:
+                if not self._is_bearable(str(error)):
+                    return False
+                await asyncio.sleep(RETRY_S)
+        self._written += len(body)
+        place.confirm(number, sequence)
+        if self.fault is not None:
+            log.info("log is written again")
+        self.fault = self._failing_since = None
+        return True
+
+    async def _stored(self, body: bytes, number: int) -> int:
+        """The sequence that it has; 0 if something else was written. Raises Unavailable."""
+        try:
+            return await self._client.append(body, self._place.sequence)
+        except Refused:
+            found = await self._client.last()
+        if found is None:
+            return 0
+        last = decode_message(found.body)  # an earlier attempt may have been stored without an answer
+        return found.sequence if (last.writer, last.number) == (self._place.writer, number) else 0
+
+    def _is_bearable(self, fault: str) -> bool:
+        """Note that the log cannot be written; whether it is tried again."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+        if fault != self.fault:
+            log.error("log cannot be written, pushes are answered 503", reason=fault)
+        self.fault = fault
+        self._confirmation.set()
+        return now - self._failing_since < LOST_S
+
+    def _why_full(self) -> str | None:
+        """What the bucket still lacks must not fall out of the stream, which is limited by age and size."""
+        if not self._place.touched:
+            return None
+        oldest = next(iter(self._place.touched.values()))
+        if time.monotonic() - oldest.at > MAX_AGE_S / 2:
+            return "the bucket could not be written for too long"
+        if oldest.written and self._written - oldest.written > self._client.location.max_bytes / 2:
+            return "the bucket is too far behind the stream"
+        return None
+
+    def _message(self, frames: bytes) -> Message:
+        """The rest of it is filled in when it is sent."""
+        self._number += 1
+        return Message(
+            writer=self._place.writer,
+            number=self._number,
+            epoch=0,
+            owner=Address("", 0),
+            floor=0,
+            is_whole=False,
+            frames=isal_zlib.compress(frames, 1) if frames else b"",
+        )
+
+    # --- the bucket
+
+    async def _keep_entries(self, news: News) -> None:
+        """For ever. What fails is tried again: the stream has it until then."""
+        place = self._place
+        self._keys = None
+        while True:
+            try:
+                if self._keys is None:
+                    self._keys = await self._client.keys()
+                while self._gone:
+                    ref = next(iter(self._gone))
+                    await self._purge(ref)
+                    self._gone.pop(ref, None)
+                while (due := self._due(news)) is not None:
+                    await self._put(due)
+                if not place.is_whole and not any(each in place.touched for each in self._every()):
+                    place.is_whole = True
+            except (Unavailable, Refused) as error:
+                log.warning("entry of a job not written", reason=str(error))
+                self._keys = None  # what became of it is looked up
+                await asyncio.sleep(BEAT_S)
+            await asyncio.sleep(ENTRY_PAUSE_S)
+
+    def _due(self, news: News) -> JobRef | None:
+        """The job whose entry is due, of those of which nothing is on its way to the stream."""
+        place, now = self._place, time.monotonic()
+        for ref, dirty in place.touched.items():
+            is_due = now - dirty.at > ENTRY_S or not place.is_whole
+            is_due |= self._written - dirty.written > self._client.location.max_bytes / 8
+            if not is_due:
+                return None
+            if ref not in news.gained and ref not in self._sending:
+                return ref
+        return None
+
+    async def _put(self, ref: JobRef) -> None:
+        """Changes of the job that come meanwhile are noted anew. Raises Unavailable, Refused."""
+        place, keys, key = self._place, self._keys or {}, key_of(ref)
+        subject = self._client.location.key(key)
+        frames = isal_zlib.compress(self._entry(ref), 1)
+        body = encode_message(KeptEntry(self._epoch, place.sequence, frames))
+        dirty = place.being_put = place.touched.pop(ref)
+        try:
+            keys[subject] = await self._client.put(key, body, keys.get(subject, 0))
+        except BaseException:
+            place.touched[ref] = dirty
+            place.touched.move_to_end(ref, last=False)
+            raise
+        finally:
+            place.being_put = None
+
+    async def _purge(self, ref: JobRef) -> None:
+        key = key_of(ref)
+        keys = self._keys or {}
+        if (at := keys.pop(self._client.location.key(key), None)) is not None:
+            await self._client.purge(key, at)
+
+    def _entry(self, ref: JobRef) -> bytes:
+        entry = self._log.store.get(ref.resource, ref.namespace, ref.name)
+        listed = b""
+        if entry is not None and entry.document.job.ref.uid == ref.uid:
+            listed = encode(Listed(revision=entry.revision, document=entry.document), self._frame_bytes)
+        return listed + News(self._log, 0, max_bytes=self._frame_bytes).kept(ref)
+
+    @property
+    def _frame_bytes(self) -> int:
+        return (self._client.max_bytes - 16 * 1024) // 2
+
+    def _every(self) -> list[JobRef]:
+        return list(dict.fromkeys((*self._log, *self._log.store.refs())))
+
+
+def key_of(ref: JobRef) -> str:
+    return ".".join(_UNSAFE.sub("_", part) for part in (ref.resource, ref.namespace, ref.uid))
+
+
+def _parts(pieces: list[bytes]) -> list[bytes]:
+    """As few messages as may be."""
+    parts: list[list[bytes]] = [[]]
+    size = 0
+    for piece in pieces:
+        if size and size + len(piece) > MESSAGE_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(piece)
+        size += len(piece)
+    return [b"".join(each) for each in parts]
