@@ -164,6 +164,7 @@ class Role(Generic[T]):
             else:
                 epoch = await self._follow_until_acquired(self.others)
                 if not await self.others.streams.begin(epoch):
+                    await self.others.lease.release()
                     continue
             await self._own(epoch, self.others)
 
