@@ -79,6 +79,9 @@ class NatsServers:
         pids = [self._daemons[number].pid for number in numbers or range(len(self.ports))]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
+        for pid in pids:  # a signal takes a moment
+            status = Path(f"/proc/{pid}/task/{pid}/status")
+            wait_until(lambda status=status: "\tT " in status.read_text(), what="it stands still")
         try:
             yield
         finally:

@@ -102,6 +102,7 @@ class NatsClient:
         self._connection: Any = None
         self._jetstream: Any = None
         self._fingerprint = b""
+        self._own = "", ""  # a server, and the address by which it is reached
         self._is_ready = False  # the stream and the bucket are there
         self._lock = asyncio.Lock()
 
@@ -114,14 +115,13 @@ class NatsClient:
     def own_host(self) -> str:
         """The address by which this process reaches NATS: other replicas reach it by that one."""
         server = self._connection.connected_url if self._connection is not None else None
-        if server is None:
-            return ""
-        with suppress(OSError):
-            family, _, _, _, address = socket.getaddrinfo(server.hostname, 9, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(address)  # a datagram socket sends nothing here
-                return str(probe.getsockname()[0])
-        return ""
+        if server is not None and server.netloc != self._own[0]:
+            with suppress(OSError):
+                family, _, _, _, address = socket.getaddrinfo(server.hostname, 9, type=socket.SOCK_DGRAM)[0]
+                with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                    probe.connect(address)  # a datagram socket sends nothing here
+                    self._own = server.netloc, str(probe.getsockname()[0])
+        return self._own[1]
 
     async def append(self, body: bytes, after: int) -> int:
         """Write to the stream what follows this sequence; its own one. Raises Refused."""
