@@ -266,7 +266,7 @@ class NatsLog:
                     pieces = news.take(is_last=is_last)
                     if pieces is None:
                         log.error("log not kept: it is further behind than memory reaches")
-                        place.news = None
+                        place.news, place.sequence = None, 0  # memory and log differ: it is read anew
                         return False
                     place.unsent.extend(map(self._message, _parts(pieces)))
                 for ref in self._sending:
