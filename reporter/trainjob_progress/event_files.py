@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import struct
 import time
-from itertools import islice
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from .adopted import EPOCHS
 from .publisher import warn
+from .values import to_count
 
 INTERVAL_S = 1.0
+END_S = 5.0  # how long the end of a run may read on
 MAX_FILES = 1000
 MAX_RECORD = 64 << 10  # bytes: what is larger has a picture, and is passed over
-MAX_BYTES = 4 << 20  # of one file, at one time
+MAX_BYTES = 4 << 20  # that are read of one file, at one time
 _IN_NAME = "events.out.tfevents"
 _BY_EPOCH = "epoch_"  # Keras counts epochs, from 0, where it has the step of other metrics
 _FORMS: Dict[Union[int, bytes], str] = {1: "<f", 2: "<d"}  # by DataType: float, double
@@ -40,35 +41,58 @@ class EventFiles:
         self._places: Dict[str, Optional[int]] = {}  # how far each is read; None: it is damaged
         self._first: Optional[str] = None  # the directory of the first one; its metrics have no prefix
         self._due_s = 0.0
+        self._is_behind = False  # there is more than was read at one time
+        self._is_warned = False  # that there are too many
         for path in self._find():
-            self._places[path] = os.path.getsize(path)
+            self._places[path] = _find_size(path)
+        self._old = frozenset(self._places)
 
     def read(self, *, is_last: bool = False) -> List[Logged]:
-        """What is new, if it is time to look."""
+        """What is new, if it is time to look; at last all of it, in a bounded time."""
         now_s = time.monotonic()
         if now_s < self._due_s and not is_last:
             return []
         self._due_s = now_s + INTERVAL_S
+        files = self._choose()
+        found = self._read_files(files)
+        while is_last and self._is_behind:
+            if time.monotonic() >= now_s + END_S:
+                warn(f"the event files below {self._directory} were not read to their end")
+                break
+            found += self._read_files(files)
+        return found
+
+    def _read_files(self, files: Iterable[str]) -> List[Logged]:
+        self._is_behind = False
         found: List[Logged] = []
-        for path in self._find():
+        for path in files:
             place = self._places.get(path, 0)
             try:
-                if place is not None and os.path.getsize(path) > place:
+                if place is not None and _find_size(path) > place:
                     found += self._read_file(path, place)
             except (OSError, ValueError, IndexError, struct.error) as error:
                 self._places[path] = None
                 warn(f"{path} is read no further: {error}")
         return found
 
-    def _find(self) -> List[str]:
-        """The oldest first, by the time in their names."""
-        files = (
-            os.path.join(directory, name)
-            for directory, _, names in os.walk(self._directory)
-            for name in names
-            if _IN_NAME in name
-        )
-        return sorted(islice(files, MAX_FILES), key=os.path.basename)
+    def _choose(self) -> List[str]:
+        """The newest ones, the oldest of them first; those from before the run give way to others."""
+        files = sorted(self._find(), key=lambda path: (path not in self._old, os.path.basename(path)))
+        left, files = files[:-MAX_FILES], files[-MAX_FILES:]
+        if left and left[-1] not in self._old and not self._is_warned:
+            self._is_warned = True
+            warn(f"of the event files below {self._directory} the newest {MAX_FILES} are read")
+        return files
+
+    def _find(self) -> Iterator[str]:
+        """All but our own, which has what is reported."""
+        from .trackers.tensorboard import find_suffix
+
+        own = find_suffix()
+        for directory, _, names in os.walk(self._directory):
+            for name in names:
+                if _IN_NAME in name and not name.endswith(own):
+                    yield os.path.join(directory, name)
 
     def _read_file(self, path: str, place: int) -> List[Logged]:
         """Whole records. Raises ValueError for what is none."""
@@ -80,9 +104,9 @@ class EventFiles:
         prefix = "".join(f"{each}/" for each in parts if each not in (".", ".."))
         found: Dict[Tuple[Optional[int], Optional[float]], Dict[str, float]] = {}
         with open(path, "rb") as file:
-            size, end = os.fstat(file.fileno()).st_size, place + MAX_BYTES
+            size, left = os.fstat(file.fileno()).st_size, MAX_BYTES
             file.seek(place)
-            while place < end:
+            while left > 0:
                 head = file.read(12)
                 if len(head) < 12:
                     break
@@ -94,10 +118,22 @@ class EventFiles:
                 if length <= MAX_RECORD:
                     step, values = _read_event(file.read(length))
                     _sort(found, step, values, prefix)
+                    left -= length
+                left -= 16
                 place += 16 + length
                 file.seek(place)
+            else:
+                self._is_behind = True
         self._places[path] = place
         return [Logged(*at, metrics) for at, metrics in found.items()]
+
+
+def _find_size(path: str) -> int:
+    """0 of one that has gone away meanwhile, or that a link leads to before it is there."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _sort(
@@ -106,13 +142,16 @@ def _sort(
     values: Dict[str, float],
     prefix: str,
 ) -> None:
-    """Into what was logged at the same place."""
+    """Into what was logged at the same place. A step below 0 is a large one here."""
+    count = to_count(step)
     epoch = next((values.pop(name) for name in EPOCHS if name in values), None)
     for name, value in values.items():
-        at = (None, step + 1.0) if name.startswith(_BY_EPOCH) else (step, epoch)
+        at = (count, epoch)
+        if count is not None and name.startswith(_BY_EPOCH):
+            at = (None, count + 1.0)
         found.setdefault(at, {})[prefix + name] = value
     if epoch is not None and not values:
-        found.setdefault((step, epoch), {})
+        found.setdefault((count, epoch), {})
 
 
 def _read_event(data: bytes) -> Tuple[int, Dict[str, float]]:

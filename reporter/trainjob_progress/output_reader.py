@@ -90,8 +90,12 @@ class Reader:
                 os.unlink(self._place)
         for output in self._outputs:
             self._report(output.read())
-        for logged in self._events.read(is_last=is_last) if self._events is not None else ():
-            self._take(logged)
+        try:
+            for logged in self._events.read(is_last=is_last) if self._events is not None else ():
+                self._take(logged)
+        except Exception as error:  # what breaks us there must not keep us from the output
+            self._events = None
+            warn(f"event files are read no further: {type(error).__name__}: {error}")
 
     def _take(self, logged: Logged) -> None:
         """The step is the output's, where that says one. An earlier one is of another metric."""

@@ -396,3 +396,10 @@ def test_event_files_of_tensorboard_are_read_beside_the_output(tmp_path: Path, s
     )
     assert planned.end()[0] == 0
     assert (planned.document["totalSteps"], planned.document["state"]) == (30, "completed")
+
+
+def test_an_event_file_that_is_not_there_does_not_keep_the_command_from_starting(tmp_path: Path) -> None:
+    """Seen, with a link that leads nowhere: the training never started."""
+    (tmp_path / "events.out.tfevents.1.old").symlink_to("nowhere")
+    run = Run(tmp_path, "raise SystemExit(3)", "--event-files", str(tmp_path))
+    assert run.end()[0] == 3

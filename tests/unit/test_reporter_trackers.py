@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
-from trainjob_progress import report, report_metrics
+from trainjob_progress import event_files, report, report_metrics
 from trainjob_progress.document import Snapshot
 from trainjob_progress.event_files import EventFiles
 from trainjob_progress.settings import find_sinks
 from trainjob_progress.trackers import MAX_WAITING, Point, TrackerSink, encode_field
-from trainjob_progress.trackers.tensorboard import _record, check
+from trainjob_progress.trackers.tensorboard import EventFile, _record, check
 
 
 class Kept:
@@ -244,3 +244,71 @@ def test_a_damaged_event_file_is_told_once_and_left(
     assert files.read(is_last=True) == [(2, None, {"loss": 0.25})]
     assert files.read(is_last=True) == []
     assert capfd.readouterr().err.count("is read no further") == 1
+
+
+def test_an_event_file_that_is_gone_is_passed_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Seen: one that went away as its size was asked for kept the command from starting."""
+    link = tmp_path / "events.out.tfevents.1.old"
+    link.symlink_to(tmp_path / "later")
+    files = EventFiles(str(tmp_path))
+    assert files.read(is_last=True) == []
+    assert capfd.readouterr().err == ""
+    log(tmp_path, scalar("loss", 1, simple(0.5)), name="later")
+    assert files.read(is_last=True) == [(1, None, {"loss": 0.5})]
+
+
+@pytest.mark.parametrize("size", [1000, 100_000], ids=["small", "large"])
+def test_the_last_scalars_of_an_event_file_are_read_whatever_was_logged_before_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Seen: behind the pictures of the last step the final metrics were not read."""
+    monkeypatch.setattr(event_files, "MAX_BYTES", 2000)
+    files = EventFiles(str(tmp_path))
+    pictures = [scalar("picture", 1, encode_field(4, b"x" * size))] * 8
+    log(tmp_path, scalar("loss", 1, simple(0.5)), *pictures, scalar("loss", 9, simple(0.25)))
+    assert files.read(is_last=True) == [(1, None, {"loss": 0.5}), (9, None, {"loss": 0.25})]
+
+
+def test_the_end_of_a_run_waits_a_bounded_time_for_event_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(event_files, "MAX_BYTES", 1)
+    monkeypatch.setattr(event_files, "END_S", 0)
+    files = EventFiles(str(tmp_path))
+    log(tmp_path, scalar("loss", 1, simple(0.5)), scalar("loss", 2, simple(0.25)))
+    assert files.read(is_last=True) == [(1, None, {"loss": 0.5})]
+    assert "were not read to their end" in capfd.readouterr().err
+
+
+def test_what_this_process_itself_writes_is_not_read(tmp_path: Path) -> None:
+    """Seen: the wrapper's own sink, in the same directory, came back as a curve with a prefix."""
+    files = EventFiles(str(tmp_path))
+    ours = EventFile(str(tmp_path))
+    ours.log([Point(1.0, 5, {"loss": 9.0})])
+    log(tmp_path, scalar("loss", 1, simple(0.5)))
+    assert files.read(is_last=True) == [(1, None, {"loss": 0.5})]
+    ours.end(None)
+
+
+def test_old_event_files_do_not_hide_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(event_files, "MAX_FILES", 2)
+    for number in range(4, 9):
+        log(tmp_path, scalar("loss", 99, simple(9.0)), name=f"events.out.tfevents.{number}.host")
+    files = EventFiles(str(tmp_path))
+    for number in (1, 2):
+        log(tmp_path, scalar("loss", number, simple(0.5)), name=f"events.out.tfevents.{number}.host")
+    assert [logged.step for logged in files.read(is_last=True)] == [1, 2]
+    assert capfd.readouterr().err == ""
+    log(tmp_path, scalar("loss", 3, simple(0.5)), name="events.out.tfevents.3.host")
+    assert [logged.step for logged in files.read(is_last=True)] == [3]
+    assert files.read(is_last=True) == []
+    assert capfd.readouterr().err.count("the newest 2 are read") == 1
+
+
+def test_a_step_below_zero_is_none(tmp_path: Path) -> None:
+    """In a file -1 is 2**64 - 1."""
+    files = EventFiles(str(tmp_path))
+    log(tmp_path, scalar("loss", 2**64 - 1, simple(0.5)))
+    assert files.read(is_last=True) == [(None, None, {"loss": 0.5})]

@@ -33,7 +33,7 @@ class EventFile:
     def log(self, points: Sequence[Point]) -> None:
         if self._file is None:
             os.makedirs(self._directory, exist_ok=True)
-            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+            name = f"events.out.tfevents.{time.time():.6f}{find_suffix()}"
             self._file = open(os.path.join(self._directory, name), "ab", buffering=0)  # noqa: SIM115 — until the end
             self._file.write(_record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
         content = b"".join(_record(_encode(point)) for point in points)
@@ -47,6 +47,11 @@ class EventFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def find_suffix() -> str:
+    """What the name of a file ends with that this process writes, and of no other one."""
+    return f".{socket.gethostname()}.{os.getpid()}"
 
 
 def _record(data: bytes) -> bytes:
