@@ -20,7 +20,7 @@ from . import stuck
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Any, Callable, Iterable, Optional
+    from typing import Any, Callable, Iterable, Optional, Sequence
 
     Flush = Callable[[bool], object]
 
@@ -168,8 +168,20 @@ def is_leaving() -> bool:
     handlers = [signal.getsignal(getattr(signal, name, signal.SIGTERM)) for name in _ANNOUNCING]
     codes = [_find_code(handler) for handler in handlers if callable(handler)]
     codes = [code for code in codes if code is not None]
-    made = (one for young in (0, 1) for one in gc.get_objects(generation=young)) if codes else ()
-    return any(type(one) is TracebackType and one.tb_frame.f_code in codes for one in made)
+    made = (one for young in (1, 0) for one in gc.get_objects(generation=young)) if codes else ()
+    traces = [one for one in made if type(one) is TracebackType]
+    inner = {id(one.tb_next) for one in traces}
+    # By the frame that it has come to; the last one that came there. One that was caught has let it go on.
+    newest = {id(one.tb_frame): one for one in traces if id(one) not in inner}
+    return any(one.tb_lasti == one.tb_frame.f_lasti and _passes(one, codes) for one in newest.values())
+
+
+def _passes(trace: Optional[TracebackType], codes: Sequence[object]) -> bool:
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def let_through(error: BaseException) -> None:

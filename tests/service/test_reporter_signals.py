@@ -122,6 +122,34 @@ for _ in track(range(2)):
     assert (code, output, document["ending"]) == (0, "", "stopped")
 
 
+KEPT_BEFORE = """
+try: os.kill(os.getpid(), signal.SIGUSR1)
+except TimeoutError as error: kept = error
+def train():
+    for i in track(range(5)):
+        if i == 4: {end}
+train()
+"""
+KEPT_IN_LOOP = """
+def work(i):
+    if i == 2: os.kill(os.getpid(), signal.SIGUSR1)
+    if i == 4: {end}
+for i in track(range(5)):
+    try: work(i)
+    except TimeoutError as error: kept = error
+"""
+
+
+@pytest.mark.parametrize("script", [KEPT_BEFORE, KEPT_IN_LOOP], ids=["before", "in the loop"])
+def test_an_error_is_not_taken_for_an_exception_of_a_handler_that_the_program_has_kept(
+    tmp_path: Path, script: str
+) -> None:
+    """Seen: an exit long after it was called a preemption."""
+    own = "def own(*_): raise TimeoutError\nsignal.signal(signal.SIGUSR1, own)\n"
+    code, _, document = run(tmp_path, own + script.format(end="sys.exit(3)"))
+    assert (code, document["step"], document.get("ending")) == (3, 4, None)
+
+
 def test_an_exit_that_follows_a_schedulers_signal_but_is_not_its_handlers_is_what_it_is(
     tmp_path: Path,
 ) -> None:
