@@ -8,11 +8,11 @@ import sys
 import time
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from trainjob_client.ages import later
 from trainjob_client.errors import ClientError, NotFoundError
-from trainjob_client.requests import JSON, path_of
+from trainjob_client.requests import JSON, RECORDS, path_of
 from trainjob_client.watching import Event, Item, Key, Watching, key_of
 
 from .api import TABLE, Api, Place, UsageError
@@ -29,9 +29,14 @@ class Feed:
     """A watch that a thread reads, since a screen is drawn anew without news as well."""
 
     def __init__(
-        self, api: Api, path: str, parameters: Sequence[Tuple[str, str]], accept: str = JSON
+        self,
+        api: Api,
+        path: str,
+        parameters: Sequence[Tuple[str, str]],
+        accept: str = JSON,
+        known: Sequence[Item] = (),
     ) -> None:
-        self.watching = Watching(path, parameters, accept)
+        self.watching = Watching(path, parameters, accept, known=known)
         self.trouble = ""  # why nothing comes just now
         self._session = api.session
         self._queue: SimpleQueue[Union[Event, BaseException, str]] = SimpleQueue()
@@ -67,6 +72,7 @@ class Feed:
 def follow(api: Api, output: str) -> int:
     """The list, until Ctrl-C."""
     gc.enable()
+    _refuse_records(api.plural(api.flags.get("kind")))
     if output == "yaml":
         raise UsageError("-w is for lists, and -o json, name and wide.")
     if output == "json":
@@ -138,26 +144,30 @@ def _aged(row: Row, seconds: float) -> Row:
     return {**row, **aged}
 
 
-def follow_one(api: Api, place: Place) -> None:
-    """One job, until it has ended or is deleted."""
+def follow_one(api: Api, place: Place, document: Item) -> None:
+    """One job, from the document that was found, until it has ended or is deleted."""
     gc.enable()
+    _refuse_records(place.resource)
     one = [("fieldSelector", f"metadata.name={place.name}")]
-    feed = Feed(api, path_of(place.resource, place.namespace), one)
-    document: Dict[str, Any] = {}
+    feed = Feed(api, path_of(place.resource, place.namespace), one, known=[document])
     said = ""
     while True:
+        if terminal().is_terminal:
+            sys.stdout.write("\x1b[H\x1b[2J")
+        show(api, place, document)
+        print(harmless(said), end="\n" if said else "", flush=True)
+        if document["status"]["phase"] in ("Succeeded", "Failed"):
+            return
+        time.sleep(_AGES_S)  # a screen reads the history
         events = feed.news()
-        if not events and feed.trouble == said:
-            continue
+        while not events and feed.trouble == said:
+            events = feed.news()
         said = feed.trouble
         if any(event.type == "DELETED" for event in events[-1:]):
             raise NotFoundError(404, "NotFound", f'{place.resource} "{place.name}" was deleted')
         document = events[-1].item if events else document
-        if terminal().is_terminal:
-            sys.stdout.write("\x1b[H\x1b[2J")
-        if document:
-            show(api, place, document)
-        print(harmless(said), end="\n" if said else "", flush=True)
-        if document and document["status"]["phase"] in ("Succeeded", "Failed"):
-            return
-        time.sleep(_AGES_S)  # a screen reads the history
+
+
+def _refuse_records(resource: str) -> None:
+    if resource == RECORDS:
+        raise UsageError("Records do not change, so they cannot be watched: leave out -w.")

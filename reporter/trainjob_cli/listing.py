@@ -63,10 +63,11 @@ def print_list(api: Api, output: str, *more: Tuple[str, str]) -> int:
             lines = lines or Lines(terminal(), api.flags, hidden, is_wide=output == "wide")
             found = lines.of(rows, has_more=has_more)
         else:
-            where = "" if api.flags.get("all_namespaces") else f" in {api.namespace} namespace"
-            print(f"No resources found{where}.", file=sys.stderr)
-            return 0
+            found = []
         print(*found, sep="\n", end="\n" if found else "", flush=True)
+    if lines is None and output != "name":
+        where = "" if api.flags.get("all_namespaces") else f" in {api.namespace} namespace"
+        print(f"No resources found{where}.", file=sys.stderr)
     return 0
 
 

@@ -66,7 +66,7 @@ def get(api: Api, jobs: Tuple[str, ...], output: Optional[str], watch: bool, no_
         elif output == "name":
             print(f"{listing.singular(place.resource)}.{GROUP}/{place.name}")
         elif watch:
-            follow_one(api, place)
+            follow_one(api, place, document)
         else:
             print(end="\n" if index else "")
             show(api, place, document)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from datetime import datetime, timezone
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from trainjob_client.ages import duration
 from trainjob_client.requests import RECORDS
@@ -18,7 +18,12 @@ from .terminal import harmless, terminal
 
 MAX_RUNS = 100  # side by side: the history of each is read
 _EXPENDABLE = ("bar", "ATTEMPTS", "ENDED", "STEP", "PROGRESS", "GOODPUT")
-_LESS_IS_BETTER = re.compile(r"loss|perplexity|ppl|err|wer|mse|mae", re.IGNORECASE)
+# As the page does it (dashboard/src/model/best.ts); one table tests both, tests/unit/best_values.json.
+_LOSS, _SCALE = re.compile(r"\w*loss(es)?"), re.compile(r"loss[_\s-]?scal", re.IGNORECASE)
+_LOWER = re.compile(r"errors?|perplexity|ppl|nll|r?mse|mae|wer|cer|fid")
+_HIGHER = re.compile(
+    r"acc\d?|accuracy|precision|recall|f1|bleu\d?|rouge\w?|auc|auroc|map|miou|iou|rewards?|psnr|ssim"
+)
 
 
 def records(api: Api, job: Optional[str], metric: Optional[str], output: str, *times: Tuple[str, str]) -> int:
@@ -69,7 +74,7 @@ def _side_by_side(api: Api, runs: Sequence[Dict[str, Any]], metric: Optional[str
                 "NAME": metadata["name"],
                 "PHASE": summary["phase"],
                 "PROGRESS": "" if percent is None else f"{percent}%",
-                "best": _best(points_of(history, metric), metric) if metric else "",
+                "best": _best_or_last(points_of(history, metric), metric) if metric else "",
                 "STEP": str(dig(summary, "steps", "current") or ""),
                 "DURATION": "" if took is None else duration(took),
                 "GOODPUT": "" if share is None else f"{share:.0f}%",
@@ -78,13 +83,25 @@ def _side_by_side(api: Api, runs: Sequence[Dict[str, Any]], metric: Optional[str
                 "ENDED": _since(summary.get("endTime")),
             }
         )
-    head = f"BEST {harmless(metric or 'METRIC').upper()}"
+    kind = "LAST" if metric and best_of(metric) is None else "BEST"
+    head = f"{kind} {harmless(metric or 'METRIC').upper()}"
     return [{head if key == "best" else key: value for key, value in row.items()} for row in rows]
 
 
-def _best(points: Sequence[Tuple[float, float]], metric: str) -> str:
+def best_of(metric: str) -> Optional[Callable[[Sequence[float]], float]]:
+    """`min` or `max`, where a word of its name tells."""
+    apart = re.sub("([a-z])([A-Z])", r"\1 \2", metric)  # topAcc has acc, and mIoU has miou
+    words = re.split("[^a-z0-9]+", f"{metric} {apart}".lower())
+    is_loss = any(map(_LOSS.fullmatch, words)) and not _SCALE.search(metric)
+    if is_loss or any(map(_LOWER.fullmatch, words)):
+        return min
+    return max if any(map(_HIGHER.fullmatch, words)) else None
+
+
+def _best_or_last(points: Sequence[Tuple[float, float]], metric: str) -> str:
     values = [value for _, value in points]
-    return number(min(values) if _LESS_IS_BETTER.search(metric) else max(values)) if values else ""
+    best = best_of(metric)
+    return number(best(values) if best else values[-1]) if values else ""
 
 
 def _since(time: Optional[str]) -> str:

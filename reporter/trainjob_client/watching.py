@@ -38,13 +38,15 @@ class Watching:
         accept: str = JSON,
         *,
         resource_version: Optional[str] = None,
+        known: Sequence[Item] = (),
     ) -> None:
+        """`known`: documents that the first list is compared with."""
         self.columns: List[Dict[str, Any]] = []  # of Tables
         self._path = path
         self._parameters = list(parameters)
         self._accept = accept
         self._version = resource_version
-        self._told: Dict[Key, Item] = {}
+        self._told: Dict[Key, Item] = {key_of(item): item for item in known}
         self._has_begun = False  # an answer has come
         self._has_heard = False  # since the last call
         self._failures = 0  # in a row

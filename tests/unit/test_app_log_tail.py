@@ -182,7 +182,7 @@ async def test_the_right_to_the_pod_s_log_is_asked_for_as_well() -> None:
         (shell(job(has_pod=False)), 404, "The job has had no pod yet"),
         (shell(job(), on=False), 403, "switch on its source logs"),
         (shell(job(), Kubelet(ApiError(403, "", "s3cr3t"))), 403, "no right to read logs in namespace"),
-        (shell(job(), Kubelet(ApiError(404, "NotFound", "s3cr3t"))), 404, "is gone, and its log with it"),
+        (shell(job(), Kubelet(ApiError(404, "NotFound", "s3cr3t"))), 404, "record may have its end"),
         (shell(job(), Kubelet(ApiError(400, "BadRequest", "s3cr3t"))), 404, "has no log yet"),
         (shell(job(), Kubelet(ApiError(500, "", "s3cr3t"))), 503, "try again"),
         (shell(job(), Kubelet(Unreachable("10.0.0.1 s3cr3t"))), 503, "try again"),

@@ -296,6 +296,11 @@ def test_a_reader_that_goes_ends_a_command_as_a_signal_would(
 def test_an_empty_list_says_so_as_kubectl_does(cluster: Cluster, run: Run) -> None:
     cluster.answers[f"{TEAM}/trainingjobs"] = table()
     assert run() == (0, "", "No resources found in team-a namespace.\n")
+    first = table(("bert", "TrainJob", "Running"))
+    first["metadata"]["continue"] = "there"
+    cluster.answers[f"{TEAM}/trainingjobs"] = [first, table()]
+    assert run()[2] == "", "the last page may be empty"
+    cluster.answers[f"{TEAM}/trainingjobs"] = table()
     cluster.answers[f"{TEAM}/trainingjobs"] = refusal(403, "Forbidden", "no,\nand \x1b[2Jno")
     assert run() == (1, "", "Error from server (Forbidden): no,\nand \ufffd[2Jno\n")
 
@@ -417,7 +422,18 @@ def test_one_job_is_followed_to_its_end(cluster: Cluster, run: Run) -> None:
     assert out.splitlines()[-1] == "team-a/bert  Succeeded"
     assert ("fieldSelector", "metadata.name=bert") in cluster.asked[1].parameters
     cluster.streams[place] = [event("DELETED", ended)]
-    assert run("bert", "-w")[::2] == (1, 'Error from server (NotFound): trainjobs "bert" was deleted\n')
+    deleted = (1, 'Error from server (NotFound): trainjobs "bert" was deleted\n')
+    assert run("bert", "-w")[::2] == deleted
+    cluster.answers[place] = {"metadata": {"resourceVersion": "12"}, "items": []}
+    assert run("bert", "-w")[::2] == deleted, "between the document and the list"
+
+
+@pytest.mark.parametrize("words", [("jrec/bert-1",), ("-k", "jobrecords")])
+def test_records_are_not_watched(cluster: Cluster, run: Run, words: tuple[str, ...]) -> None:
+    record = {**job("bert-1"), "summary": {"phase": "Failed"}, "progress": {"phase": "Running"}}
+    cluster.answers[f"{TEAM}/jobrecords/bert-1"] = record
+    said = "error: Records do not change, so they cannot be watched: leave out -w.\n"
+    assert run("get", *words, "-w") == (1, "", said)
 
 
 @pytest.mark.parametrize(
@@ -576,6 +592,12 @@ def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_o
     assert ["Least loss", "1", "2"] in rows
     assert ["Cause", "AcceleratorOutOfMemory"] in rows
     assert run("wait", "jrec/bert-1", "--until", "ended")[0] == 0
+
+
+def test_the_best_of_a_metric_is_told_as_the_page_tells_it() -> None:
+    cases = json.loads(Path(__file__).with_name("best_values.json").read_text())
+    means = {"lowest": min, "highest": max, None: None}
+    assert {name: past.best_of(name) for name, _ in cases} == {name: means[best] for name, best in cases}
 
 
 @pytest.mark.parametrize(

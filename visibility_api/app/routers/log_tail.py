@@ -113,7 +113,10 @@ def _refusal(error: ApiError, place: Place) -> RequestError:
             " pods/log there (docs/logs.md)."
         )
     if error.status == 404:
-        return NotFound(f"Pod {quote(place.pod_name)} is gone, and its log with it: logs are not kept here.")
+        return NotFound(
+            f"Pod {quote(place.pod_name)} is gone, and its log with it."
+            " The job's record may have its end, where there is an archive (docs/archive.md)."
+        )
     if error.status == 400:
         run = "no earlier run of the container" if place.is_previous else "no log yet"
         return NotFound(f"Pod {quote(place.pod_name)} has {run}.")
