@@ -51,6 +51,13 @@ def stop() -> None:
             signal.set_wakeup_fd(before, warn_on_full_buffer=False)
 
 
+def leave() -> None:
+    """In a forked child: what it reads there would be its parent's."""
+    global _ends
+    stop()
+    _ends = None
+
+
 def check() -> None:
     """On the main thread, at times: nothing may be written into a file of the program's by that number."""
     global _ends

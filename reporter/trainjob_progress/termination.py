@@ -110,7 +110,7 @@ def give_back(mask: Any) -> None:  # noqa: ANN401 — as `hold_back` returned it
 
 def leave() -> None:
     """In a forked child: what was there before our handler is there again."""
-    stuck.stop()
+    stuck.leave()
     handler = signal.getsignal(signal.SIGTERM)
     if isinstance(handler, _Handler):
         signal.signal(signal.SIGTERM, handler.before)

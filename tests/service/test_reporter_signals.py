@@ -253,6 +253,23 @@ print("alive", threads)
     assert (code, output, document["ending"]) == (0, "alive []\n", "finished")
 
 
+def test_a_childs_run_takes_away_no_signal_that_comes_to_its_parent(tmp_path: Path) -> None:
+    """Seen: both read the same socket, and a parent that hung in C was not ended."""
+    script = f"""
+import ctypes
+from trainjob_progress import stuck
+from trainjob_progress.sinks.file import FileSink
+with report(total_steps=1):
+    ends = stuck._ends
+    pid = os.fork()
+    if pid == 0:
+        with report(sinks=[FileSink({str(tmp_path / "child")!r})]): own = stuck._ends
+        os._exit(own is None or bool({{*own}} & {{*ends}}))
+    print(os.waitpid(pid, 0)[1], stuck._ends == ends)
+"""
+    assert run(tmp_path, script)[1] == "0 True\n"
+
+
 @pytest.mark.parametrize("own", ["-1", "os.dup(1)"])
 def test_a_descriptor_that_signals_are_written_to_is_the_programs_again_afterwards(
     tmp_path: Path, own: str
