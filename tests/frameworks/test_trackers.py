@@ -152,6 +152,27 @@ def test_a_name_that_mlflow_refuses_holds_nothing_else_up(
     assert capfd.readouterr().err.count("does not take the metric 'aaa") == 1
 
 
+def test_a_run_of_mlflow_that_is_deleted_loses_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: MLflow answers as for a bad name, and all metrics were left out, of the restored run too."""
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.syspath_prepend(str(ROOT / "reporter"))
+    mlflow.set_tracking_uri(f"file://{tmp_path}/mlruns")
+    point = import_module("trainjob_progress.trackers").Point
+    client = mlflow.MlflowClient()
+    run_id = client.create_run("0").info.run_id
+    run = import_module("trainjob_progress.trackers.mlflow").MLflowRun(run_id, {})
+    points = [point(1000.0, 1, {"loss": 1.0, "accuracy": 0.5})]
+    client.delete_run(run_id)
+    with pytest.raises(mlflow.exceptions.MlflowException, match="active"):
+        run.log(points)
+    client.restore_run(run_id)
+    run.log(points)
+    assert sorted(client.get_run(run_id).data.metrics) == ["accuracy", "loss"]
+
+
 WRITERS = {
     "torch": """
 from torch.utils.tensorboard import SummaryWriter

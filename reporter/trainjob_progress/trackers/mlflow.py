@@ -63,6 +63,8 @@ class MLflowRun:
             if error.error_code != "INVALID_PARAMETER_VALUE":
                 raise
             if len(metrics) == 1:
+                if self._client.get_run(run_id).info.lifecycle_stage != "active":
+                    raise  # it is deleted, which MLflow does not tell from a bad name; it may be restored
                 self._refused.add(metrics[0].key)
                 warn(f"MLflow does not take the metric {metrics[0].key[:40]!r}: {str(error)[:200]}")
                 return
