@@ -1,18 +1,21 @@
 """Since when this process and those that it has made do nothing: no work, no data from the network, no disk.
 
-By /proc alone, on Linux; where that is not readable nothing is said. What waits for a lock, a pipe, a poll or
-a sleep to end does nothing. What waits for a file, a volume or an answer on a socket may get it.
+By /proc alone, on Linux; where that is not readable nothing is said. What waits for a lock, a pipe, another
+process of its own or a sleep to end does nothing. What waits for a file, a volume or an answer of a service
+may get it, also where it polls the service's socket. A poll that has a listening socket as well is a
+server's: gloo, NCCL and torch's store wait so for the other ranks all the time.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, Optional
+    from typing import Callable, Iterator, Optional, Sequence
 
     # Seconds on the CPU, but for the thread that asks; bytes received, of all interfaces; the threads.
     Activity = tuple[float, int, frozenset[int]]
@@ -20,11 +23,16 @@ if TYPE_CHECKING:
 SHARE = 0.02  # of one CPU
 RECEIVED_PER_S = 4096.0  # bytes: what launchers and stores send to see that all live is less
 MAX_PROCESSES, MAX_TASKS = 1024, 512  # of the pod, and of this process and its own
-# Where the kernel has what waits for a lock, a pipe, events, a child or a sleep.
+MAX_POLLED = 1024  # of one thread
+# Where the kernel has what waits for a lock, a pipe, a child or a sleep, and what polls.
 _WAITS = (
-    "futex", "pipe_", "anon_pipe", "do_poll", "do_sys_poll", "poll_schedule", "ep_poll", "do_epoll",
-    "do_select", "do_wait", "hrtimer", "do_nanosleep", "unix_stream", "sigsuspend", "do_sigtimedwait",
+    "futex", "pipe_", "anon_pipe", "do_wait", "hrtimer", "do_nanosleep", "unix_stream", "sigsuspend",
+    "do_sigtimedwait",
 )  # fmt: skip
+_POLLS = ("do_poll", "do_sys_poll", "poll_schedule", "ep_poll", "do_epoll", "do_select")
+# The numbers of their system calls, of x86-64 and of arm64.
+_POLL, _SELECT, _EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22, 441}
+_LISTENING = "0A"
 
 
 class Idleness:
@@ -65,10 +73,16 @@ def read() -> Optional[Activity]:
             for name in os.listdir(f"/proc/{pid}/task"):
                 tasks.add(int(name))
                 is_asking = int(name) == asking
-                if len(tasks) > MAX_TASKS or not (is_asking or _waits(f"/proc/{pid}/task/{name}")):
+                if len(tasks) > MAX_TASKS or not (is_asking or waits(pid, name)):
                     return None
         return cpu_s, _count_received(), frozenset(tasks)
-    except (AttributeError, IndexError, OSError, ValueError):  # another system, or one that has just ended
+    except (
+        AttributeError,
+        IndexError,
+        OSError,
+        ValueError,
+        struct.error,
+    ):  # another system, or one that has just ended
         return None
 
 
@@ -94,11 +108,59 @@ def _find_family(own: int) -> Iterator[tuple[int, int]]:
         yield pid, found[pid][1]
 
 
-def _waits(task: str) -> bool:
-    """Or would run: what it uses of a CPU is counted."""
-    where = _read(f"{task}/wchan")
-    is_ready = where in ("", "0") and _read(f"{task}/stat").rpartition(") ")[2].startswith("R")
-    return is_ready or where.startswith(_WAITS)
+def waits(pid: int, task: str) -> bool:
+    """For nothing that may come by itself; or it would run: what it uses of a CPU is counted."""
+    where = _read(f"/proc/{pid}/task/{task}/wchan")
+    if where in ("", "0"):
+        return _read(f"/proc/{pid}/task/{task}/stat").rpartition(") ")[2].startswith("R")
+    return where.startswith(_WAITS) or (where.startswith(_POLLS) and not _awaits_answer(pid, task))
+
+
+def _awaits_answer(pid: int, task: str) -> bool:
+    """Of a thread that polls: whether a socket of the network, as a client does."""
+    call = _read(f"/proc/{pid}/task/{task}/syscall").split()
+    if call[0] == "running":  # what it uses of a CPU is counted
+        return False
+    number, first, second = int(call[0]), int(call[1], 16), int(call[2], 16)
+    if number in _SELECT:
+        return first > 0  # without files it is a sleep
+    if number in _POLL:
+        polled = _find_polled(pid, first, second)
+    elif number in _EPOLL:
+        entries = _read(f"/proc/{pid}/fdinfo/{first}").splitlines()
+        polled = [int(each.split()[1]) for each in entries if each.startswith("tfd:")]
+    else:
+        return True
+    links = [os.readlink(f"/proc/{pid}/fd/{each}") for each in polled[:MAX_POLLED]]
+    sockets = {each[len("socket:[") : -1] for each in links if each.startswith("socket:[")}
+    if sockets:  # a pair of one host is none of the network
+        lines = _read(f"/proc/{pid}/net/unix").splitlines()[1:]
+        sockets -= {line.split()[6] for line in lines}
+    return len(polled) > MAX_POLLED or (bool(sockets) and not sockets & _find_listening(pid))
+
+
+def _find_polled(pid: int, address: int, count: int) -> Sequence[int]:
+    """The files of a poll(2), from the memory of what waits in it."""
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        memory.seek(address)
+        found = memory.read(8 * min(count, MAX_POLLED + 1))
+    return [file for file, _ in struct.iter_unpack("=ii", found) if file >= 0]
+
+
+def _find_listening(pid: int) -> set[str]:
+    """The inodes of listening sockets, which the kernel names first."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        if not os.path.exists(f"/proc/{pid}/net/{name}"):
+            continue  # without IPv6
+        with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
+            next(file)
+            for line in file:
+                fields = line.split()
+                if fields[3] != _LISTENING:
+                    break
+                found.add(fields[9])
+    return found
 
 
 def _count_received() -> int:

@@ -538,6 +538,40 @@ def test_a_process_is_idle_while_neither_it_nor_its_own_do_or_get_anything(
     assert watched.look() == (1000 if is_idle else None)
 
 
+CONNECTED = (
+    "import os, select, socket, time; server = socket.create_server(('127.0.0.1', 0)); "
+    "client = socket.create_connection(server.getsockname()); client.settimeout(60); "
+    "accepted, pair = server.accept(), socket.socketpair(); polled, events = select.poll(), select.epoll(); "
+)
+
+
+@pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="by Linux's /proc")
+@pytest.mark.parametrize(
+    ("script", "waits_for_nothing"),
+    [
+        ("polled.register(os.pipe()[0]); polled.poll()", True),
+        ("polled.register(pair[0], select.POLLIN); polled.poll()", True),
+        ("select.select([], [], [], 60)", True),
+        ("client.recv(1)", False),
+        ("events.register(client, select.EPOLLIN); events.poll()", False),
+        ("select.select([client], [], [])", False),
+        ("events.register(client, select.EPOLLIN); events.register(server); events.poll()", True),
+    ],
+    ids=["pipe", "pair", "sleep", "answer", "answer by epoll", "answer by select", "server"],
+)
+def test_a_poll_of_a_services_socket_waits_for_an_answer(script: str, waits_for_nothing: bool) -> None:
+    command = (sys.executable, "-c", f"{CONNECTED}print(1, flush=True); {script}")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            where = Path(f"/proc/{child.pid}/wchan")
+            wait_until(lambda: "poll" in where.read_text() or "select" in where.read_text())
+            assert idleness.waits(child.pid, str(child.pid)) is waits_for_nothing
+        finally:
+            child.kill()
+
+
 @pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="by Linux's /proc")
 @pytest.mark.parametrize("script", ["input()", "while True: pass"])
 def test_a_child_that_waits_for_a_pipe_is_counted_and_so_is_what_one_spends(script: str) -> None:
