@@ -7,6 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -441,6 +442,18 @@ async def test_credentials_are_read_from_files_and_read_again(
         assert await client.keys() == {}
         following.cancel()
         await client.close()
+
+
+async def test_a_server_without_tls_is_told_nothing_where_tls_is_wanted(
+    nats: NatsServers, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("u:pass")
+    place = place_of(nats, credentials_file=secret)
+    client = NatsClient(replace(place, servers=[each.replace("nats://", "tls://") for each in place.servers]))
+    with pytest.raises(NatsUnavailable, match="offers no TLS"):
+        await client.append(b"", 0)
+    await client.close()
 
 
 async def test_of_three_servers_each_may_be_killed_wiped_and_stopped(tmp_path: Path) -> None:

@@ -249,3 +249,11 @@ def test_half_a_trusted_proxy_is_refused(given: tuple[str, ...], tmp_path: Path)
 def test_a_trusted_proxy_with_a_wrong_header_or_prefix_is_refused(flag: str, fault: str) -> None:
     (found,) = faults_of(flag)
     assert found.endswith(fault)
+
+
+@pytest.mark.parametrize("flag", ["--store=nats://me:s3cret@nats:4222", "--archive=s3://me:s3cret@bucket"])
+def test_a_fault_shows_no_credentials_of_a_url(flag: str) -> None:
+    with pytest.raises(SettingsError) as fault:
+        read_settings([flag])
+    assert "s3cret" not in str(fault.value)
+    assert "without credentials" in str(fault.value)

@@ -204,7 +204,9 @@ def say_behind(jobs: JobLog, lost_s: float, source: str) -> None:
     now = datetime.now(UTC)
     heard_at = now - timedelta(seconds=lost_s)
     jobs.store.branch(lambda document: document.as_of(heard_at, now, source))
-    log.warning("documents are shown as old: nothing is heard", source=source, lost_s=round(lost_s))
+    log.warning(
+        "documents are shown as old: no owner of the log is heard", source=source, lost_s=round(lost_s)
+    )
 
 
 class Taken:

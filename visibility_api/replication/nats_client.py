@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -290,8 +290,10 @@ class NatsClient:
         async def ignore(*_: object) -> None:
             """What it costs is told where it is noticed."""
 
-        fingerprint, connection = self._files(), self._nats.NATS()
+        fingerprint, credentials = self._files(), dict[str, Any]()
+        connection = _client(self._nats, lambda: "tls" in credentials)
         try:
+            credentials |= self._credentials()
             async with asyncio.timeout(CONNECT_S):
                 await connection.connect(
                     servers=list(self.location.servers),
@@ -305,12 +307,12 @@ class NatsClient:
                     disconnected_cb=ignore,
                     reconnected_cb=ignore,
                     closed_cb=ignore,
-                    **self._credentials(),
+                    **credentials,
                 )
         except Exception as error:  # of files and libraries of several kinds; jobs are served without it
             with suppress(Exception):
                 await connection.close()
-            raise Unavailable(_describe(error)) from error
+            raise Unavailable(connection.why_refused or _describe(error)) from error
         self._fingerprint = fingerprint
         return connection
 
@@ -377,7 +379,25 @@ class NatsClient:
                 log.info("stream made in NATS", name=name, replicas=place.replicas)
 
 
+def _client(nats: Any, wants_tls: Callable[[], bool]) -> Any:  # noqa: ANN401 - of an optional package
+    """One that sends nothing to a server without TLS where that is wanted: nats-py asks the server."""
+
+    class Client(nats.NATS):  # type: ignore[misc]
+        why_refused = ""
+
+        def _connect_command(self) -> bytes:
+            if wants_tls() and not self._server_info.get("tls_required"):
+                self.why_refused = "NATS: a server offers no TLS, and was told nothing (docs/nats.md)"
+                raise nats.errors.Error(self.why_refused)
+            made: bytes = super()._connect_command()
+            return made
+
+    return Client()
+
+
 def _describe(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"NATS: these credentials need the package {error.name} (docs/nats.md)"
     if isinstance(error, TimeoutError):
         return "NATS gives no answer in time"
     description = getattr(error, "description", None)  # the server's

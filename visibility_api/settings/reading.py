@@ -55,6 +55,8 @@ def _describe(fault: ErrorDetails, given: Mapping[str, object], config: object) 
         return str(error)
     value = fault["input"]
     text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+    if "@" in str(text) and "://" in str(text):
+        text = "[a URL with credentials]"
     where = ""
     if name not in given:
         is_variable = _variable(name) in map(str.upper, os.environ)
