@@ -1,4 +1,4 @@
-"""Watches over real connections: W1, W3, W20, W22, W24."""
+"""Watches over real connections: W1, W3, W20, W24."""
 
 from __future__ import annotations
 

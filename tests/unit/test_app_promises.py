@@ -137,11 +137,14 @@ def served() -> Shell:
     archive = Archive(Path(tempfile.mkdtemp(prefix="records-")))
     for name in NAMES:
         archive.show(name=name, phase=JobPhase.SUCCEEDED, ended_at=NOW, labels={"tier": "gold", "n": "5"})
+    archive.log = b'{"podName":"bert-0","previous":false,"truncated":false,"lines":["the end"]}'
     asyncio.run(archive.settle())
     of_records = {
-        "get": archive.records.get,
-        "list": archive.records.list,
-        "delete": archive.records.delete,
+        ("", "get"): archive.records.get,
+        ("", "list"): archive.records.list,
+        ("", "delete"): archive.records.delete,
+        ("history", "get"): archive.records.history,
+        ("log-tail", "get"): archive.records.log_tail,
     }
     collections = {
         "trainjobs": Collection(TrainJobKind.served, store, now=lambda: NOW),
@@ -154,9 +157,7 @@ def served() -> Shell:
 
     async def handle(request: ResourceRequest) -> ResourceResponse | ResourceStream:
         if request.attributes.resource == JOB_RECORDS.plural:
-            is_history = request.attributes.subresource == "history"
-            answer = archive.records.history if is_history else of_records[request.attributes.verb]
-            return await answer(request)
+            return await of_records[request.attributes.subresource, request.attributes.verb](request)
         documents = collections[request.attributes.resource]
         return await (documents.get if request.attributes.verb == "get" else documents.list)(request)
 
