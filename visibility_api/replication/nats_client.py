@@ -26,7 +26,6 @@ REQUEST_S = 1.0
 CONNECT_S = 3.0
 SILENCE_S = 3.0  # a consumer says something each second
 RELOAD_S = 15.0
-MAX_AGE_S = 3600.0  # of what the stream has: the bucket has all that is older than some minutes
 _WRONG_SEQUENCE = (10070, 10071, 10164)  # of a stream, of a subject, and that of one not yet stored
 _NOT_THERE = (10037, 10059)
 
@@ -347,10 +346,8 @@ class NatsClient:
     async def _make_streams(self) -> None:
         place, api = self.location, self._nats.js.api
         for name, settings in (
-            (
-                place.stream,
-                {"subjects": [place.subject], "max_bytes": place.max_bytes, "max_age": MAX_AGE_S},
-            ),
+            # No limit of age: without an owner nobody writes, and all that is acknowledged must stay.
+            (place.stream, {"subjects": [place.subject], "max_bytes": place.max_bytes}),
             (
                 place.bucket,
                 {

@@ -21,7 +21,7 @@ from .addresses import Address
 from .follower import FollowLimits, StaleOwner, Taken, say_behind
 from .frames import Advanced, BadFrame, Beat, Changed, Complete, Frame, FrameReader, Hello, Kept, Listed
 from .nats_client import Bounds, NatsClient, Refused, Stored, Unavailable
-from .nats_log import LOST_S, Message, Place, decode_entry, decode_message
+from .nats_log import LOST_S, RETRY_S, Message, Place, decode_entry, decode_message
 
 log = structlog.get_logger("visibility.store")
 
@@ -59,6 +59,7 @@ class NatsFollower:
         self.fault: str | None = _NOT_READ  # why the end of the log is not known
         self._is_behind = False
         self._is_listed = False  # memory has what the stream has, up to its place
+        self._seen = 0, 0.0  # a sequence at which the log was not whole, and when it was seen first
 
     async def run(self) -> None:
         """Never raises for what NATS does, or has."""
@@ -78,7 +79,8 @@ class NatsFollower:
                 self._failed(str(error))
             except MustList as error:
                 log.info("log of the jobs is read anew", reason=str(error))
-                self._place.sequence = 0
+                self.fault, self._place.sequence = _NOT_READ, 0
+                await asyncio.sleep(RETRY_S)
                 continue
             except (BadFrame, StaleOwner, msgspec.MsgspecError, isal_zlib.error) as error:  # type: ignore[misc]
                 self._failed(f"the log cannot be read: {error}")
@@ -112,27 +114,36 @@ class NatsFollower:
         """Until an error."""
         place = self._place
         bounds = await self._client.bounds()
-        if bounds.last < place.sequence or (not bounds.last and not place.sequence):
-            self._begin_anew(bounds)
-        elif not place.sequence or place.sequence + 1 < bounds.first:
+        if not place.sequence or not bounds.first - (place.mark is None) <= place.sequence <= bounds.last:
             await self._list(bounds)
         taken, silent_since, epoch = Taken(self._log), time.monotonic(), 0
-        async for found in self._client.read(self._client.location.stream, place.sequence + 1):
+        is_same = place.mark is None  # the stream has the message that memory ends with
+        start = place.sequence + is_same
+        async for found in self._client.read(self._client.location.stream, start):
             if found is None:
-                if place.sequence >= bounds.last:
+                if is_same and place.sequence >= bounds.last:
                     self._caught_up()
                 if time.monotonic() - silent_since > self._limits.silence_s:
                     self._lose()
                 self._say_if_behind()
                 continue
             silent_since = time.monotonic()
-            if found.sequence != place.sequence + 1:
-                raise MustList("messages are missing")
             message = decode_message(found.body)
-            if message.writer == place.writer and (
+            if not is_same:
+                before = place.sequence, place.mark
+                place.pass_by(message, found.sequence)
+                if before != (place.sequence, place.mark):
+                    raise MustList("the log in NATS is another one")
+                is_same = True
+            elif found.sequence != place.sequence + 1:
+                raise MustList("messages are missing")
+            elif message is None:
+                log.warning("message passed by: no server has written it", sequence=found.sequence)
+                place.pass_by(None, found.sequence)
+            elif message.writer == place.writer and (
                 place.confirm(message.number, found.sequence) or not message.frames
             ):
-                place.sequence = found.sequence
+                place.pass_by(message, found.sequence)
             else:
                 try:
                     self._take(taken, message, found, is_new=message.epoch != epoch)
@@ -148,20 +159,16 @@ class NatsFollower:
             self.has_searched = True
             self._ended()  # the Lease may be free
 
-    def _begin_anew(self, bounds: Bounds) -> None:
-        """The stream is empty, or another one: whoever owns the jobs next writes what it has."""
-        if self._place.sequence:
-            log.error("log in NATS was lost: the next owner writes it anew", jobs=sum(1 for _ in self._log))
-        if bounds.last:
-            raise MustList("the log in NATS is another one")
-        self._start_from(0)
-
-    def _start_from(self, sequence: int) -> None:
+    def _start_from(self, bounds: Bounds, newest: Stored | None) -> None:
         """What memory has is not what the log has: whoever owns it next writes all anew."""
         place = self._place
         place.disown()
         place.followed.clear()
-        place.sequence, place.is_whole, place.followed_floor = sequence, False, 1
+        if newest is None:
+            place.sequence, place.mark = bounds.last, None
+        else:
+            place.pass_by(decode_message(newest.body), newest.sequence)
+        place.is_whole, place.followed_floor, place.origin = False, 1, place.sequence
         self._is_listed = False
 
     def _take(self, taken: Taken, message: Message, found: Stored, *, is_new: bool) -> None:
@@ -169,10 +176,12 @@ class NatsFollower:
         place = self._place
         if place.news is not None and not place.disown():
             raise MustList("another replica has written to it")
-        if not self._is_listed and not message.is_whole:
-            place.sequence, place.is_whole = found.sequence, False
+        is_anew = place.is_whole and not message.is_whole
+        if not self._is_listed and not message.is_whole and self._log.is_complete:
+            place.pass_by(message, found.sequence)
+            place.origin = found.sequence
             return
-        if not self._is_listed or self._is_behind:
+        if not self._is_listed or self._is_behind or is_anew:
             raise MustList("what is shown is not what it has")
         if is_new:
             taken.take(Hello(epoch=message.epoch, revision=0, is_resumed=True))
@@ -198,20 +207,21 @@ class NatsFollower:
     async def _list(self, bounds: Bounds) -> None:
         """The bucket, and what the stream has since; shown in one step."""
         place, newest = self._place, await self._client.last()
-        if newest is None:
-            raise MustList("its end was removed")
-        last = decode_message(newest.body)
-        if not last.is_whole:
-            raise Unavailable("the log in NATS is being written anew")
-        if self._log.is_complete and last.epoch < self._log.store.epoch:
-            log.error("log in NATS is older than what is known: the next owner writes it anew")
-            self._start_from(newest.sequence)
+        last = await self._last_of_ours(bounds, newest)
+        if self._log.is_complete and (why := self._why_anew(last)) is not None:
+            log.error("the next owner writes the log anew from memory", reason=why, place=place.sequence)
+            self._start_from(bounds, newest)
             return
+        if last is not None and not last.is_whole and self._is_being_written(newest):
+            raise Unavailable("the log in NATS is being written anew")
+        self._is_listed, place.sequence = False, 0  # until all of it is read
         place.disown()
         place.followed.clear()
-        taken, listing, since = Taken(self._log), Listing(), dict[JobRef, int]()
+        taken, listing, since, epoch = Taken(self._log), Listing(), dict[JobRef, int](), 0
         async for each in self._client.entries():
-            entry = decode_entry(each.body)
+            if (entry := decode_entry(each.body)) is None:
+                continue
+            epoch = max(epoch, entry.epoch)
             for frame in _frames(entry.frames):
                 if isinstance(frame, Listed):
                     listing.add(frame.document, frame.revision)
@@ -221,28 +231,78 @@ class NatsFollower:
         for ref in [each for each in self._log if each not in since and self._log.history(each) is not None]:
             self._log.set_state(ref, None, JobHistory())  # the stream has all of it
         beat = None
-        start = max(bounds.first, min(last.floor, newest.sequence - HISTORY_MESSAGES), 1)
+        if newest is not None and last is not None:
+            beat = await self._list_stream(bounds, newest, last, taken, listing, since)
+        else:
+            self._start_from(bounds, newest)
+        if last is not None or since:
+            self._show(taken, listing, epoch if last is None else last.epoch, beat)
+
+    async def _list_stream(
+        self,
+        bounds: Bounds,
+        newest: Stored,
+        last: Message,
+        taken: Taken,
+        listing: Listing,
+        since: dict[JobRef, int],
+    ) -> Beat | None:
+        """Its last beat. `since`: the message at which the bucket has each job."""
+        place, beat = Place(self._place.writer), None
+        start = max(bounds.first, min(last.floor, newest.sequence - HISTORY_MESSAGES), last.origin + 1)
         async for found in self._client.read(self._client.location.stream, start):
             if found is None:
                 continue
-            message, refs = decode_message(found.body), set[JobRef]()
-            for frame in _frames(message.frames):
-                match frame:
-                    case Changed():
-                        listing.change(frame)
-                        refs.add(frame.document.job.ref)
-                        if frame.type == "DELETED":
-                            taken.forget(frame.document.job.ref)
-                    case Advanced() if found.sequence >= last.floor:
-                        refs.add(frame.ref)
-                        if found.sequence > since.get(frame.ref, 0):
-                            taken.take(frame)
-                    case Beat():
-                        beat = frame
-            place.follow(message, found.sequence, refs)
+            if (message := decode_message(found.body)) is None:
+                place.pass_by(None, found.sequence)
+            else:
+                refs = set[JobRef]()
+                for frame in _frames(message.frames):
+                    match frame:
+                        case Changed():
+                            listing.change(frame)
+                            refs.add(frame.document.job.ref)
+                            if frame.type == "DELETED":
+                                taken.forget(frame.document.job.ref)
+                        case Advanced() if found.sequence >= last.floor:
+                            refs.add(frame.ref)
+                            if found.sequence > since.get(frame.ref, 0):
+                                taken.take(frame)
+                        case Beat():
+                            beat = frame
+                place.follow(message, found.sequence, refs)
             if found.sequence >= newest.sequence:
                 break
-        self._show(taken, listing, last.epoch, beat)
+        self._place.take_over(place)
+        return beat
+
+    async def _last_of_ours(self, bounds: Bounds, newest: Stored | None) -> Message | None:
+        """None: the stream has nothing that a server has written."""
+        if newest is None:
+            return None
+        last = decode_message(newest.body)
+        if last is None:  # it is foreign: look before it
+            async for each in self._client.read(self._client.location.stream, bounds.first):
+                if each is not None:
+                    last = decode_message(each.body) or last
+                    if each.sequence >= newest.sequence:
+                        break
+        return last
+
+    def _why_anew(self, last: Message | None) -> str | None:
+        """Why what memory has takes the place of what NATS has."""
+        if last is None:
+            return "the log in NATS was lost"
+        if last.epoch < self._log.store.epoch or last.revision < self._place.revision:
+            return "the log in NATS is older than what is known"
+        return None if last.is_whole else "the log in NATS is not whole"
+
+    def _is_being_written(self, newest: Stored | None) -> bool:
+        """Of a log that is not whole. When its owner has died, what is there is taken."""
+        sequence, now = 0 if newest is None else newest.sequence, time.monotonic()
+        if self._seen[0] != sequence:
+            self._seen = sequence, now
+        return now - self._seen[1] < LOST_S
 
     def _show(self, taken: Taken, listing: Listing, epoch: int, beat: Beat | None) -> None:
         first = epoch << 30 if beat is None else beat.revision

@@ -26,7 +26,7 @@ from visibility_api.store.memory import EPOCH_BITS
 
 from .addresses import Address
 from .frames import Listed, encode
-from .nats_client import MAX_AGE_S, NatsClient, Refused, Unavailable
+from .nats_client import NatsClient, Refused, Unavailable
 from .news import News
 from .streams import BEAT_S, CONFIRM_S, GATHER_S
 
@@ -51,6 +51,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     floor: int  # what was before this sequence is in the bucket
     is_whole: bool  # the bucket has every job that was not changed since
     frames: bytes  # compressed
+    revision: int = 0  # of the log, with this message
+    origin: int = 0  # the log was written anew after this sequence
 
 
 class KeptEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -61,9 +63,28 @@ class KeptEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     frames: bytes  # compressed
 
 
+Mark = tuple[str, int]  # the writer and the number of a message
+FOREIGN: Mark = "", 0  # of one that no server has written
+
 encode_message = msgspec.msgpack.Encoder().encode
-decode_message = msgspec.msgpack.Decoder(Message).decode
-decode_entry = msgspec.msgpack.Decoder(KeptEntry).decode
+_decode_message = msgspec.msgpack.Decoder(Message).decode
+_decode_entry = msgspec.msgpack.Decoder(KeptEntry).decode
+
+
+def decode_message(body: bytes) -> Message | None:
+    """None if somebody else has written it."""
+    try:
+        return _decode_message(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def decode_entry(body: bytes) -> KeptEntry | None:
+    """None if somebody else has written it."""
+    try:
+        return _decode_entry(body)
+    except msgspec.MsgspecError:
+        return None
 
 
 class Dirty(NamedTuple):
@@ -80,6 +101,9 @@ class Place:
     def __init__(self, writer: str) -> None:
         self.writer = writer
         self.sequence = 0  # everything up to it is in memory
+        self.mark: Mark | None = None  # of the message that has this sequence; None: there is none
+        self.revision = 0  # of the log there, if memory has come from it
+        self.origin = 0
         self.is_whole = False
         self.followed: OrderedDict[JobRef, int] = OrderedDict()  # jobs by the last message about each
         self.followed_floor = 1
@@ -100,21 +124,33 @@ class Place:
         """A message of this process is found: whether it is the one that is waited for."""
         if not self.unsent or self.unsent[0].number != number:
             return False
-        self.unsent.popleft()
-        self.sequence = sequence
+        self.revision = max(self.revision, self.unsent.popleft().revision)
+        self.sequence, self.mark = sequence, (self.writer, number)
         return True
+
+    def pass_by(self, message: Message | None, sequence: int) -> None:
+        """It changes nothing in memory; None: it is foreign."""
+        self.sequence, self.mark = sequence, FOREIGN if message is None else (message.writer, message.number)
 
     def touch(self, ref: JobRef, sequence: int, written: int = 0) -> None:
         self.touched.setdefault(ref, Dirty(sequence, time.monotonic(), written))
 
     def follow(self, message: Message, sequence: int, refs: Iterable[JobRef]) -> None:
         """What another process has written is in memory."""
-        self.sequence, self.is_whole, self.followed_floor = sequence, message.is_whole, message.floor
+        self.pass_by(message, sequence)
+        self.is_whole, self.followed_floor, self.revision = message.is_whole, message.floor, message.revision
+        self.origin = message.origin
         for ref in refs:
             self.followed[ref] = sequence
             self.followed.move_to_end(ref)
         while self.followed and next(iter(self.followed.values())) < message.floor:
             self.followed.popitem(last=False)
+
+    def take_over(self, read: Place) -> None:
+        """What `read` has followed is in memory."""
+        self.sequence, self.mark, self.followed = read.sequence, read.mark, read.followed
+        self.is_whole, self.followed_floor = read.is_whole, read.followed_floor
+        self.revision, self.origin = read.revision, read.origin
 
     def own(self, news: News) -> None:
         """Memory has what the stream has; from now on this process writes."""
@@ -149,7 +185,7 @@ class NatsLog:
         self._confirmed = 0  # position of the news
         self._confirmation = asyncio.Event()
         self._sending: set[JobRef] = set()  # that are in `unsent`
-        self._keys: dict[str, int] | None = None  # sequences of the bucket's keys; None: not known
+        self._keys: dict[str, int] = {}  # sequences of the bucket's keys
         self._gone: dict[JobRef, None] = {}
         self._failing_since: float | None = None
         self._is_over = False  # nothing but the last message is written any more
@@ -193,7 +229,7 @@ class NatsLog:
         place = self._place
         self._epoch, self._is_over = epoch, False
         self._failing_since = None
-        first = self._message(b"")
+        first = self._message(b"", epoch << EPOCH_BITS)
         place.unsent.appendleft(first)
         if not await self._append(first):
             if place.unsent and place.unsent[0] is first:
@@ -262,13 +298,15 @@ class NatsLog:
             while True:
                 is_end = is_last and not place.unsent
                 if not place.unsent:
-                    self._sending = set(news.gained)
+                    self._sending, before = set(news.gained), news.revision
                     pieces = news.take(is_last=is_last)
                     if pieces is None:
                         log.error("log not kept: it is further behind than memory reaches")
                         place.news, place.sequence = None, 0  # memory and log differ: it is read anew
                         return False
-                    place.unsent.extend(map(self._message, _parts(pieces)))
+                    *parts, last = _parts(pieces)
+                    place.unsent.extend(self._message(each, before) for each in parts)
+                    place.unsent.append(self._message(last, news.revision))
                 for ref in self._sending:
                     place.touch(ref, place.sequence + 1, self._written)
                 while place.unsent:
@@ -289,7 +327,12 @@ class NatsLog:
                 if (why := self._why_full()) is not None:
                     raise Unavailable(why)
                 message = replace(
-                    message, epoch=self._epoch, owner=owner, floor=place.floor, is_whole=place.is_whole
+                    message,
+                    epoch=self._epoch,
+                    owner=owner,
+                    floor=place.floor,
+                    is_whole=place.is_whole,
+                    origin=place.origin,
                 )
                 body = encode_message(message)
                 sequence = await self._stored(body, number)
@@ -314,10 +357,10 @@ class NatsLog:
             return await self._client.append(body, self._place.sequence)
         except Refused:
             found = await self._client.last()
-        if found is None:
+        last = None if found is None else decode_message(found.body)
+        if found is None or last is None or (last.writer, last.number) != (self._place.writer, number):
             return 0
-        last = decode_message(found.body)  # an earlier attempt may have been stored without an answer
-        return found.sequence if (last.writer, last.number) == (self._place.writer, number) else 0
+        return found.sequence  # an earlier attempt was stored without an answer
 
     def _is_bearable(self, fault: str) -> bool:
         """Note that the log cannot be written; whether it is tried again."""
@@ -331,17 +374,15 @@ class NatsLog:
         return now - self._failing_since < LOST_S
 
     def _why_full(self) -> str | None:
-        """What the bucket still lacks must not fall out of the stream, which is limited by age and size."""
+        """What the bucket still lacks must not fall out of the stream, which is limited by size."""
         if not self._place.touched:
             return None
         oldest = next(iter(self._place.touched.values()))
-        if time.monotonic() - oldest.at > MAX_AGE_S / 2:
-            return "the bucket could not be written for too long"
         if oldest.written and self._written - oldest.written > self._client.location.max_bytes / 2:
             return "the bucket is too far behind the stream"
         return None
 
-    def _message(self, frames: bytes) -> Message:
+    def _message(self, frames: bytes, revision: int) -> Message:
         """The rest of it is filled in when it is sent."""
         self._number += 1
         return Message(
@@ -352,6 +393,7 @@ class NatsLog:
             floor=0,
             is_whole=False,
             frames=isal_zlib.compress(frames, 1) if frames else b"",
+            revision=revision,
         )
 
     # --- the bucket
@@ -359,14 +401,15 @@ class NatsLog:
     async def _keep_entries(self, news: News) -> None:
         """For ever. What fails is tried again: the stream has it until then."""
         place = self._place
-        self._keys = None
+        is_known = False
         while True:
             try:
-                if self._keys is None:
-                    self._keys = await self._client.keys()
+                if not is_known:
+                    await self._compare_keys()
+                    is_known = True
                 while self._gone:
                     ref = next(iter(self._gone))
-                    await self._purge(ref)
+                    await self._purge(self._subject(ref))
                     self._gone.pop(ref, None)
                 while (due := self._due(news)) is not None:
                     await self._put(due)
@@ -374,7 +417,7 @@ class NatsLog:
                     place.is_whole = True
             except (Unavailable, Refused) as error:
                 log.warning("entry of a job not written", reason=str(error))
-                self._keys = None  # what became of it is looked up
+                is_known = False  # what became of it is looked up
                 await asyncio.sleep(BEAT_S)
             await asyncio.sleep(ENTRY_PAUSE_S)
 
@@ -392,13 +435,16 @@ class NatsLog:
 
     async def _put(self, ref: JobRef) -> None:
         """Changes of the job that come meanwhile are noted anew. Raises Unavailable, Refused."""
-        place, keys, key = self._place, self._keys or {}, key_of(ref)
-        subject = self._client.location.key(key)
+        place, subject = self._place, self._subject(ref)
         frames = isal_zlib.compress(self._entry(ref), 1)
         body = encode_message(KeptEntry(self._epoch, place.sequence, frames))
         dirty = place.being_put = place.touched.pop(ref)
         try:
-            keys[subject] = await self._client.put(key, body, keys.get(subject, 0))
+            if self._has(ref):
+                after = self._keys.get(subject, 0)
+                self._keys[subject] = await self._client.put(key_of(ref), body, after)
+            else:  # it was deleted
+                await self._purge(subject)
         except BaseException:
             place.touched[ref] = dirty
             place.touched.move_to_end(ref, last=False)
@@ -406,11 +452,26 @@ class NatsLog:
         finally:
             place.being_put = None
 
-    async def _purge(self, ref: JobRef) -> None:
-        key = key_of(ref)
-        keys = self._keys or {}
-        if (at := keys.pop(self._client.location.key(key), None)) is not None:
-            await self._client.purge(key, at)
+    async def _compare_keys(self) -> None:
+        """Jobs that the bucket has and memory has not were deleted: an earlier owner had no time for it."""
+        self._keys = await self._client.keys()
+        known = {self._subject(ref) for ref in self._every()}
+        for subject in [each for each in self._keys if each not in known]:
+            await self._purge(subject)
+
+    async def _purge(self, subject: str) -> None:
+        if (at := self._keys.get(subject)) is not None:
+            await self._client.purge(subject.removeprefix(self._client.location.key("")), at)
+            self._keys.pop(subject, None)
+
+    def _subject(self, ref: JobRef) -> str:
+        return self._client.location.key(key_of(ref))
+
+    def _has(self, ref: JobRef) -> bool:
+        """Whether memory knows anything of the job."""
+        entry = self._log.store.get(ref.resource, ref.namespace, ref.name)
+        is_shown = entry is not None and entry.document.job.ref.uid == ref.uid
+        return is_shown or self._log.state(ref) is not None or self._log.history(ref) is not None
 
     def _entry(self, ref: JobRef) -> bytes:
         entry = self._log.store.get(ref.resource, ref.namespace, ref.name)
