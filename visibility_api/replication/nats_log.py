@@ -333,6 +333,7 @@ class NatsLog:
                     floor=place.floor,
                     is_whole=place.is_whole,
                     origin=place.origin,
+                    revision=max(message.revision, self._epoch << EPOCH_BITS),
                 )
                 body = encode_message(message)
                 sequence = await self._stored(body, number)
