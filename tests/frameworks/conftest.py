@@ -30,8 +30,14 @@ class Progress:
 
     @property
     def last(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.path.read_bytes())
-        return document
+        """On a busy machine the last document of a run that has ended may still be on its way."""
+        deadline_s = time.monotonic() + 5
+        while True:
+            document: dict[str, Any] = json.loads(self.path.read_bytes())
+            is_open = any(thread.name.startswith("progress ") for thread in threading.enumerate())
+            if document["state"] != "running" or not is_open or time.monotonic() > deadline_s:
+                return document
+            time.sleep(0.002)
 
     @property
     def numbers(self) -> tuple[Any, ...]:

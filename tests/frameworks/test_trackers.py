@@ -181,6 +181,7 @@ for step in range(1, 31):
     writer.add_scalar("loss", 1 / step, step)
     writer.add_scalar("epoch", step / 10, step)
 writer.add_scalars("val", {"loss": 0.5}, 3)
+writer.close()  # else the end of the process may come before its thread has written all
 """,
     "mlflow": """
 import mlflow
