@@ -15,7 +15,7 @@ from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store.job_log import JobLog
-from visibility_api.store.memory import MAX_CHANGES
+from visibility_api.store.memory import EPOCH_BITS, MAX_CHANGES
 
 from .addresses import Address
 from .follower import FollowLimits, StaleOwner, Taken, say_behind
@@ -305,7 +305,7 @@ class NatsFollower:
         return now - self._seen[1] < LOST_S
 
     def _show(self, taken: Taken, listing: Listing, epoch: int, beat: Beat | None) -> None:
-        first = epoch << 30 if beat is None else beat.revision
+        first = epoch << EPOCH_BITS if beat is None else beat.revision
         for frame in listing.frames(epoch, first):
             taken.take(frame)
         if beat is not None:
