@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trainjob_progress import report
+from trainjob_progress import open_runs, report
 from trainjob_progress.loops import abandon_all
 
 
@@ -30,12 +30,13 @@ class Progress:
 
     @property
     def last(self) -> dict[str, Any]:
-        """On a busy machine the last document of a run that has ended may still be on its way."""
+        """The document that is there. Where no run is open, the last one: it may still be on its way."""
         deadline_s = time.monotonic() + 5
         while True:
+            is_open = any(not run.is_over for run in open_runs.runs)
+            is_written = not any(thread.name.startswith("progress ") for thread in threading.enumerate())
             document: dict[str, Any] = json.loads(self.path.read_bytes())
-            is_open = any(thread.name.startswith("progress ") for thread in threading.enumerate())
-            if document["state"] != "running" or not is_open or time.monotonic() > deadline_s:
+            if is_open or is_written or document["state"] != "running" or time.monotonic() > deadline_s:
                 return document
             time.sleep(0.002)
 
