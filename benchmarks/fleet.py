@@ -175,6 +175,7 @@ class Job:
     pod: Pod | None = None
     token: str = ""  # of its pod, if it pushes
     quiet_from: datetime | None = None  # it reports nothing after that
+    runs_since: datetime | None = None  # its container was started anew then: its process knows nothing older
     has_changed: bool = False  # what its manner says has happened to it
 
     @property
@@ -199,6 +200,10 @@ class Job:
     def written_at(self, step: int) -> datetime:
         """When the report with that step was written."""
         return self.began + timedelta(seconds=(step - FIRST_STEP) * BEAT_S)
+
+    def wrote(self, step: int) -> bool:
+        """Whether the process that runs now has written the report with that step."""
+        return self.runs_since is None or self.written_at(step) >= self.runs_since
 
     def document(self, step: int) -> dict[str, Any]:
         return {
@@ -289,7 +294,7 @@ class Fleet:
 
     def restarted(self, job: Job) -> tuple[str, Object]:
         """The path and the patch by which its container has crashed, and runs again: its reports go on."""
-        now = self._now()
+        now = job.runs_since = self._now().replace(microsecond=0)
         left = {
             "exitCode": 1,
             "reason": "Error",
@@ -359,7 +364,7 @@ class Fleet:
         has_log = not job.has_changed or job.manner not in ("lost", "crashed", "gone")
         if job.source == "logs" and has_log and not query.previous:
             last = job.last_step(self._now())
-            for step in range(max(FIRST_STEP, last - 20), last + 1):
+            for step in filter(job.wrote, range(max(FIRST_STEP, last - 20), last + 1)):
                 written = job.written_at(step).isoformat().removesuffix("+00:00")
                 yield f"{written}Z {json.dumps(job.document(step))}\n".encode()
 

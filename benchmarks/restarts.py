@@ -314,7 +314,7 @@ class Pushers:
     async def _push_all(self, job: Job) -> None:
         while True:
             step = job.last_step(datetime.now(UTC))
-            if step > self.accepted.get(job.number, 0):
+            if step > self.accepted.get(job.number, 0) and job.wrote(step):
                 await self._push(job, step)
             await asyncio.sleep(PUSHED_S if job.is_steady else BEAT_S)
 
