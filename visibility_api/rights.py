@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from visibility_api.errors.text import describe_fault
 from visibility_api.kinds import BUILT_IN, USERS
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
 from visibility_api.settings import Settings
 
@@ -128,12 +129,6 @@ def needed_by(settings: Settings) -> list[Right]:
     return [right for right in found if not right.is_optional]
 
 
-class Client(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def post(self, path: str, body: bytes) -> bytes: ...
-
-
 class _Status(msgspec.Struct):
     allowed: bool = False
 
@@ -145,7 +140,7 @@ class _Review(msgspec.Struct):
 class Rights:
     """Those that this process has. `namespaces`: that are served; none: all of them."""
 
-    def __init__(self, client: Client, rights: Sequence[Right], namespaces: Sequence[str]) -> None:
+    def __init__(self, client: KubeClient, rights: Sequence[Right], namespaces: Sequence[str]) -> None:
         self._client = client
         self._rights = rights
         self._namespaces = namespaces or ("",)

@@ -10,8 +10,8 @@ import uvloop
 
 from tests.jobs import document
 from tests.unit.virtual_time import in_virtual_time
-from visibility_api.store import MAX_BATCH_BYTES, Batch, Feed, RevisionExpired
-from visibility_api.store.changelog import WakeUps
+from visibility_api.store import MAX_BATCH_BYTES, Batch, RevisionExpired
+from visibility_api.store.changelog import LogFeed, WakeUps
 from visibility_api.store.memory import EPOCH_BITS, MemoryStore
 
 BASE = 1000
@@ -26,7 +26,7 @@ def steps(batch: Batch) -> list[int | None]:
     return [change.entry.document.step for change in batch.changes]
 
 
-async def read(feed: Feed, number: int) -> list[int | None]:
+async def read(feed: LogFeed, number: int) -> list[int | None]:
     found: list[int | None] = []
     async with asyncio.timeout(90):
         while len(found) < number:

@@ -17,7 +17,7 @@ from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
 from visibility_api.models.served import JOB_RECORDS, TRAINING_JOBS, Resource
-from visibility_api.store import Store
+from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.presence import Presence
 
 from .request_metrics import RequestMetrics
@@ -31,7 +31,7 @@ class ServedResources:
 
     def __init__(
         self,
-        store: Store,
+        store: MemoryStore,
         metrics: RequestMetrics,
         shares: TimeShares,
         authorizer: Authorizer,

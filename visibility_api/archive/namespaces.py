@@ -5,20 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
 
 import msgspec
 from cachetools import TTLCache
 
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError
 
 MAX_KNOWN, KNOWN_S = 10_000, 5.0
-
-
-class Client(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def get(self, path: str) -> bytes: ...
 
 
 class Identity(msgspec.Struct, rename="camel"):
@@ -35,7 +29,7 @@ class _Namespace(msgspec.Struct):
 class Namespaces:
     """Needs the right to get namespaces."""
 
-    def __init__(self, client: Client, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: KubeClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._known: TTLCache[str, Identity] = TTLCache(MAX_KNOWN, KNOWN_S, timer=clock)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 import structlog
@@ -34,14 +34,6 @@ READ_TIMEOUT_S = 10.0
 
 _CLIENT_CA, _PROXY_CA = "client-ca-file", "requestheader-client-ca-file"
 _TOKEN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~")  # of a header name, RFC 9110 5.6.2
-
-
-class Reader(Protocol):
-    """The part of a Kubernetes client that `load` uses."""
-
-    async def get(self, path: str, *, timeout_s: float) -> bytes:
-        """The body of a 2xx response. Raises ApiError, Unreachable."""
-        ...
 
 
 class _Meta(msgspec.Struct):
@@ -84,7 +76,7 @@ class RequestHeaderConfig:
         self._proxy_names: _ProxyNames | None = None
         self._trusted_proxy: TrustedProxy | None = None
 
-    async def load(self, reader: Reader, *, tolerate_failure: bool) -> None:
+    async def load(self, reader: KubeClient, *, tolerate_failure: bool) -> None:
         """Read it once, before anything is served.
 
         Raises TrustForbidden without the right to read it, unless that is tolerated: then no certificate is

@@ -9,22 +9,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 
 TIMEOUT_S = 10.0  # for one call
 ATTEMPTS = 5
 FIRST_DELAY_S, DELAY_FACTOR, JITTER = 0.5, 1.5, 0.2
 LONGEST_DELAY_S = 10.0  # a longer Retry-After is cut to this: a request is waiting
-
-
-class Client(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def post(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
-        """The body of a 2xx response. Raises ApiError, Unreachable."""
-        ...
 
 
 # Called once per call: the HTTP status as text or "<error>".
@@ -36,7 +28,7 @@ class ReviewClient:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         path: str,
         *,
         count: Count = lambda _code: None,

@@ -14,13 +14,13 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from visibility_api.auth.errors import TrustUnusable
-from visibility_api.kube.client import Query
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.serving.tls import Pair, ServingTls
 
@@ -37,14 +37,6 @@ LONGEST_SETTLE_S = 180.0  # until every replica has read the Secret, after failu
 ATTEMPTS = 5  # when other replicas write at the same moment
 START_S = 30.0  # for kube-apiserver to be reached, and the Secret to be there, when this process begins
 _PATCH = {"Content-Type": "application/merge-patch+json"}
-
-
-class Client(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def get(self, path: str) -> bytes: ...
-
-    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
 
 
 class _Meta(msgspec.Struct):
@@ -68,7 +60,7 @@ class CertificateSecret:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         *,
         namespace: str,
         name: str,

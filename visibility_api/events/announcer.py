@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -23,6 +22,7 @@ from visibility_api.flowcontrol.token_bucket import Bucket, Buckets
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import own_objects
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.kube.lease import micro_time
 from visibility_api.workloads.kind import WatchedObjects
@@ -48,12 +48,6 @@ _Key = tuple[JobRef, str]  # and the reason
 _Queue = OrderedDict[_Key, tuple[Occurrence, float]]  # with when it came
 
 
-class EventClient(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def post(self, path: str, body: bytes) -> bytes: ...
-
-
 class Announcer:
     """Documents go to `changed`; `run` writes. No caller waits for a write.
 
@@ -63,7 +57,7 @@ class Announcer:
 
     def __init__(
         self,
-        client: EventClient,
+        client: KubeClient,
         *,
         instance: str,
         may_write: Callable[[], bool],

@@ -6,10 +6,11 @@ import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, ClusterError, Unreachable
 
 Object = Mapping[str, Any]
@@ -46,16 +47,6 @@ def fault(says: str, do: str, *, is_last: bool = False) -> Finding:
     return Finding(State.FAULT, says, do, is_last)
 
 
-class Client(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def get(self, path: str, *, query: Query) -> bytes: ...
-
-    async def post(self, path: str, body: bytes) -> bytes: ...
-
-    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
-
-
 class Look:
     """Reads of one run; each object is read once, as it is then. `namespace`: of the server.
 
@@ -64,10 +55,10 @@ class Look:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         namespace: str,
         *,
-        server: Client | None = None,
+        server: KubeClient | None = None,
         own_arguments: Sequence[str] = (),
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.store import Entry, Store
+from visibility_api.store import Entry
+from visibility_api.store.memory import MemoryStore
 
 from .families import FAMILIES, LEFT_OUT, Family, Pods, Shown, quote
 
@@ -35,7 +36,7 @@ _ORDER = (*_CLUSTER, *_ACCOUNT, *_METRICS, *(family for family, _ in _ONE))
 class JobMetricsSource:
     """What is shown: `most` jobs at one time, and of what they report the `metrics`."""
 
-    store: Store
+    store: MemoryStore
     most: int
     metrics: frozenset[str]
     kinds: Callable[[], Mapping[str, str]]  # of jobs, by resource

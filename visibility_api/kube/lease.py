@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import structlog
 
-from .client import Query
+from .client import KubeClient
 from .errors import ApiError, ClusterError
 
 log = structlog.get_logger("visibility.lease")
@@ -36,16 +36,6 @@ MAX_EPOCH = 2**33 - 1  # seconds: with 30 bits of count a revision stays below 2
 LEASES = "/apis/coordination.k8s.io/v1"
 _PATCH = {"Content-Type": "application/merge-patch+json"}
 _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-
-
-class LeaseClient(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def get(self, path: str, *, timeout_s: float, max_bytes: int) -> bytes: ...
-
-    async def post(self, path: str, body: bytes) -> bytes: ...
-
-    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes: ...
 
 
 class _Meta(msgspec.Struct):
@@ -72,7 +62,7 @@ class Lease:
 
     def __init__(
         self,
-        client: LeaseClient,
+        client: KubeClient,
         *,
         namespace: str,
         name: str,

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from visibility_api.errors.status import ObjectNotFound, TooLargeResourceVersion
 from visibility_api.models.served import Resource
-from visibility_api.store import Entry, Store
+from visibility_api.store import Entry
+from visibility_api.store.memory import MemoryStore
 
 from .disconnect import unless_gone
 from .fleet import Window, encode_sums, read_sums
@@ -34,7 +35,7 @@ class Collection:
     def __init__(
         self,
         resource: Resource,
-        store: Store,
+        store: MemoryStore,
         *,
         now: Callable[[], datetime],
         lists: Lists | None = None,

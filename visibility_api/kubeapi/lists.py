@@ -12,7 +12,8 @@ from cachetools import LRUCache
 
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.flowcontrol.time_shares import TimeShares
-from visibility_api.store import Entry, Resources, Store
+from visibility_api.store import Entry, Resources
+from visibility_api.store.memory import MemoryStore
 
 from .compression import Part
 from .list_layout import Layout, write_items
@@ -50,7 +51,7 @@ class Lists:
 
     def __init__(
         self,
-        store: Store,
+        store: MemoryStore,
         *,
         shares: TimeShares | None = None,
         max_kept_bytes: int = MAX_KEPT_BYTES,

@@ -18,7 +18,8 @@ import msgspec
 from visibility_api.errors.status import BadRequest, Expired, TooLargeResourceVersion
 from visibility_api.jobs.job import list_order
 from visibility_api.kubeapi.selectors.selection import Selection, name_of
-from visibility_api.store import Entry, Listing, Resources, RevisionExpired, Store
+from visibility_api.store import Entry, Listing, Resources, RevisionExpired
+from visibility_api.store.memory import MemoryStore
 
 from .list_options import ListOptions
 
@@ -64,7 +65,9 @@ class Page:
         return msgspec.json.encode(meta)
 
 
-async def find_page(store: Store, resources: Resources, namespace: str | None, options: ListOptions) -> Page:
+async def find_page(
+    store: MemoryStore, resources: Resources, namespace: str | None, options: ListOptions
+) -> Page:
     """The page that a list requests; `namespace` None = all.
 
     Raises BadRequest, Expired, TooLargeResourceVersion.
@@ -92,7 +95,7 @@ async def find_page(store: Store, resources: Resources, namespace: str | None, o
     )
 
 
-def check_revision(store: Store, options: ListOptions) -> None:
+def check_revision(store: MemoryStore, options: ListOptions) -> None:
     """Raises TooLargeResourceVersion for a revision that is newer than the store's."""
     requested = options.revision or 0
     if requested > store.revision:
@@ -125,7 +128,7 @@ async def _matching(
 
 
 def _state(
-    store: Store, resources: Resources, namespace: str | None, options: ListOptions
+    store: MemoryStore, resources: Resources, namespace: str | None, options: ListOptions
 ) -> tuple[Listing, _Place | None]:
     """The state of the requested revision, and the place after which the page begins."""
     token = read_token(options)
@@ -141,7 +144,7 @@ def _state(
 
 
 def _continued(
-    store: Store, resources: Resources, namespace: str | None, token: Token
+    store: MemoryStore, resources: Resources, namespace: str | None, token: Token
 ) -> tuple[Listing, _Place]:
     after = (token.namespace, token.name)
     if token.rv == _CURRENT:

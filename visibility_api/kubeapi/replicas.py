@@ -16,7 +16,7 @@ from visibility_api.models import v1alpha1
 from visibility_api.models.served import Resource
 from visibility_api.models.wire import struct_of
 from visibility_api.reports.ranks import RankRow
-from visibility_api.store import Store
+from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.replicas import GONE, ReplicaStatus, ReplicaStatuses
 
 from .message import Handler, ResourceRequest, ResourceResponse
@@ -37,7 +37,7 @@ class ProgressWithReplicas:
     """The handler of `progress`; `plain` answers requests without the parameter. `read` takes the job and the
     client whose turn it is."""
 
-    def __init__(self, resource: Resource, store: Store, read: Read, plain: Handler) -> None:
+    def __init__(self, resource: Resource, store: MemoryStore, read: Read, plain: Handler) -> None:
         self._plural = resource.plural
         self._codec = Codec(resource)
         self._store = store

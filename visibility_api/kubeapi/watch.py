@@ -18,7 +18,9 @@ from datetime import datetime
 
 from visibility_api.errors.status import Expired, TooLargeResourceVersion
 from visibility_api.models.served import Resource
-from visibility_api.store import Feed, Listing, Resources, RevisionExpired, Store
+from visibility_api.store import Listing, Resources, RevisionExpired
+from visibility_api.store.changelog import LogFeed
+from visibility_api.store.memory import MemoryStore
 
 from .delivery import ReaderTooSlow
 from .event_stream import EventStream, Slices, error_event
@@ -58,7 +60,7 @@ class Watches:
     def __init__(
         self,
         resource: Resource,
-        store: Store,
+        store: MemoryStore,
         *,
         now: Callable[[], datetime],
         view: AllKinds | None = None,
@@ -71,7 +73,7 @@ class Watches:
         self._forms = Forms(Codec(resource) if view is None else view.codec, now)
         self._count_events = count_events
         self._limits = limits
-        self._feeds: set[Feed] = set()
+        self._feeds: set[LogFeed] = set()
         self._kept: deque[Slices] = deque()
         self._is_draining = False
         self._turns = Turns(at_once=_SLICES_AT_ONCE)
@@ -127,7 +129,7 @@ class Watches:
 
     def _open(
         self, resources: Resources, namespace: str | None, options: ListOptions, client: Hashable
-    ) -> tuple[Feed, Listing | None]:
+    ) -> tuple[LogFeed, Listing | None]:
         """The stream's start, and the state to send first, if any. Raises RevisionExpired."""
         if not options.sends_initial_events:
             return self._store.watch(resources, options.revision or self._store.revision, client), None
@@ -149,7 +151,7 @@ class _Session:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: LogFeed,
         events: EventStream,
         options: ListOptions,
         send: SendChunk,
@@ -235,7 +237,7 @@ class _Session:
         return min(now + self._limits.bookmark_interval_s, last)
 
 
-async def _close_on_disconnect(receive: Receive, feed: Feed) -> None:
+async def _close_on_disconnect(receive: Receive, feed: LogFeed) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     feed.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 import structlog
 
@@ -19,6 +18,7 @@ from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.reports.document import Refused, RetryClass
 from visibility_api.reports.preparation import preparation
 
+from .logs_source import LogsSource
 from .probe import PAUSES, OnProbe
 from .schedule import Schedule, Turn
 
@@ -32,12 +32,6 @@ START_DELAY_S = 1.0  # a container that has just started has printed nothing yet
 NOTHING_PRINTED = "NoProgressInLog"
 
 
-class LogTails(Protocol):
-    """The `logs` source."""
-
-    async def tail(self, ref: JobRef, pod_name: str, container_name: str) -> bytes | Refused: ...
-
-
 class InitializerReads:
     """Reads the logs of jobs whose initializers run, each job again after its interval.
 
@@ -47,7 +41,7 @@ class InitializerReads:
 
     def __init__(
         self,
-        logs: LogTails | None,
+        logs: LogsSource | None,
         *,
         said: Callable[[JobRef, Mapping[str, str]], None],
         interval_s: float,

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 from cachetools import TTLCache
 
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import decode
 from visibility_api.kube.errors import ApiError
 from visibility_api.workloads.kind import INDEXED, JobKind, LiveMeta, LiveObject, LiveSpec, WatchedObjects
@@ -34,14 +35,6 @@ MAX_OBJECT_BYTES = 4 * 1024 * 1024
 
 _LIVE = msgspec.json.Decoder(LiveObject)
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-
-
-class Reader(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def get(self, path: str, *, timeout_s: float, max_bytes: int) -> bytes:
-        """The body of a 2xx response. Raises ApiError, Unreachable."""
-        ...
 
 
 class Membership(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -84,7 +77,7 @@ class Owners:
 
     def __init__(
         self,
-        client: Reader,
+        client: KubeClient,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),

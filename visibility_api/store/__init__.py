@@ -1,13 +1,13 @@
 """Latest documents, their revisions and the change feed.
 
-`Store` is what the API reads through; `memory` is the store of one process.
+`memory.MemoryStore` is what the API reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from visibility_api.jobs.summary import JobProgress
 
@@ -17,7 +17,6 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 # Jobs of one resource, or of several together, whose names are then qualified (`JobRef.qualified_name`).
 Resources = str | frozenset[str]
 
-REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
 MAX_BATCH_CHANGES = 256  # that a watcher is given in one turn
 # Of one batch, as estimated in memory: some 60 KiB of JSON. Each watcher that reads slowly may hold another.
 MAX_BATCH_BYTES = 128 * 1024
@@ -107,74 +106,3 @@ class RevisionExpired(Exception):
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {asked} ({oldest})")
-
-
-class Feed(Protocol):
-    """One watcher's place in the history. Call `close` when done.
-
-    A watcher that falls further behind than the history reaches is cut (`is_cut`), as kube-apiserver cuts
-    slow watchers: it resumes from its last revision. The others never wait for it.
-    """
-
-    @property
-    def revision(self) -> int:
-        """Everything up to it has been handed out: what a bookmark may contain."""
-        ...
-
-    @property
-    def is_cut(self) -> bool: ...
-
-    @property
-    def is_closed(self) -> bool: ...
-
-    async def next_batch(self, at_most: int = MAX_BATCH_CHANGES) -> Batch:
-        """The changes that are due, in order; waits for the first. Empty when cut, closed or interrupted."""
-        ...
-
-    def charge(self, spent_s: float) -> None:
-        """This watcher has kept the event loop for so long: its client is woken the later, others are not."""
-        ...
-
-    def interrupt(self) -> None:
-        """Makes the present or next `next_batch` return at once, so that its caller can do something else."""
-        ...
-
-    def close(self) -> None:
-        """Ends the feed: `next_batch` returns an empty batch from now on. May be called again."""
-        ...
-
-
-class Store(Protocol):
-    """What the API reads. Never spans an `await` while it changes, so readers need no lock."""
-
-    @property
-    def revision(self) -> int:
-        """The newest revision of all resources together."""
-        ...
-
-    @property
-    def base_revision(self) -> int:
-        """Changes after this revision are held; a watch may start at it or later."""
-        ...
-
-    async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
-        """Wait until `revision` is held; at once for one that is: another replica may have given it out."""
-        ...
-
-    def get(self, resource: str, namespace: str, name: str) -> Entry | None: ...
-
-    def list(self, resources: Resources, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        """Every entry of the resources, or of one namespace of them, now or as it was at revision `at`.
-
-        Raises RevisionExpired when that state is no longer held, or is of another process.
-        """
-        ...
-
-    def watch(self, resources: Resources, since: int, client: Hashable = None) -> Feed:
-        """Changes after `since`, replayed from history, then live; of all resources when several are named.
-        The watches of one client share its part of the wake-ups; None: one of its own.
-
-        Raises RevisionExpired for a revision before the history or after `revision`, which is of
-        another process.
-        """
-        ...

@@ -235,18 +235,22 @@ class ChangeLog:
 
 
 class LogFeed:
-    """One watcher's place in a `ChangeLog`. One task at a time may wait for it."""
+    """One watcher's place in a `ChangeLog`. One task at a time may wait for it. Call `close` when done.
+
+    A watcher that falls further behind than the history reaches is cut (`is_cut`), as kube-apiserver cuts
+    slow watchers: it resumes from its last revision. The others never wait for it.
+    """
 
     __slots__ = (
-        "_is_closed",
-        "_is_cut",
         "_is_interrupted",
         "_log",
-        "_revision",
         "_until",
         "_waiter",
         "client",
+        "is_closed",
+        "is_cut",
         "place",
+        "revision",
     )
 
     def __init__(self, log: ChangeLog, *, place: int, revision: int, client: Hashable = None) -> None:
@@ -254,25 +258,14 @@ class LogFeed:
         self._log = log
         self.place = place
         self._until = place  # what it was given in this turn, and may take without waiting
-        self._revision = revision
+        self.revision = revision  # everything up to it has been handed out: what a bookmark may contain
         self._waiter: asyncio.Future[int] | None = None
         self._is_interrupted = False
-        self._is_cut = False
-        self._is_closed = False
-
-    @property
-    def revision(self) -> int:
-        return self._revision
-
-    @property
-    def is_cut(self) -> bool:
-        return self._is_cut
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
+        self.is_cut = False
+        self.is_closed = False
 
     async def next_batch(self, at_most: int = MAX_BATCH_CHANGES) -> Batch:
+        """The changes that are due, in order; waits for the first. Empty when cut, closed or interrupted."""
         if self._is_stopped():
             return _EMPTY
         if self.place < self._until:
@@ -283,18 +276,18 @@ class LogFeed:
         if self._is_stopped():
             return _EMPTY
         if not self._log.holds(self.place):
-            self._is_cut = True
+            self.is_cut = True
             self.close()
             return _EMPTY
         batch = self._log.batch(self.place, min(self._until, self.place + at_most))
         if batch.changes:
             self.place += len(batch.changes)
-            self._revision = batch.changes[-1].revision
+            self.revision = batch.changes[-1].revision
         return batch
 
     def _is_stopped(self) -> bool:
         was_interrupted, self._is_interrupted = self._is_interrupted, False
-        return self._is_closed or was_interrupted
+        return self.is_closed or was_interrupted
 
     async def _wait(self) -> int:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -311,18 +304,21 @@ class LogFeed:
             self._waiter.set_result(end)
 
     def charge(self, spent_s: float) -> None:
-        if not self._is_closed:
+        """It has kept the event loop for so long: its client is woken the later, others are not."""
+        if not self.is_closed:
             self._log.charge(self.client, spent_s)
 
     def cut(self) -> None:
-        self._is_cut = True
+        self.is_cut = True
         self.close()
 
     def interrupt(self) -> None:
+        """Makes the present or next `next_batch` return at once, so that its caller can do something else."""
         self._is_interrupted = True
         self.wake(self.place)
 
     def close(self) -> None:
-        self._is_closed = True
+        """`next_batch` returns an empty batch from now on. May be called again."""
+        self.is_closed = True
         self._log.forget(self)
         self.wake(self.place)

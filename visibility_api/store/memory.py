@@ -16,7 +16,7 @@ from cachetools import LRUCache, TTLCache
 from visibility_api.jobs.job import JobRef, list_order
 from visibility_api.jobs.summary import JobProgress
 
-from . import REACH_S, Change, ChangeType, Entry, Listing, Resources, RevisionExpired
+from . import Change, ChangeType, Entry, Listing, Resources, RevisionExpired
 from .changelog import ChangeLog, LogFeed, WakeUps
 
 # Revisions are an epoch, which rises with each owner of the log, and a count. Above 2^30 changes in an epoch
@@ -24,6 +24,7 @@ from .changelog import ChangeLog, LogFeed, WakeUps
 EPOCH_BITS = 30
 MAX_CHANGES = 10_000  # of one resource; with 50 changes a second some three minutes of history
 MAX_HISTORY_BYTES = 64 * 1024 * 1024  # of one resource, as estimated by `_size_bytes`
+REACH_S = 3.0  # as kube-apiserver waits for its cache to become as new as requested
 MAX_REACHED = 1024  # revisions that readers wait for at one time
 MAX_PAST, PAST_FOR_S = 8, 60.0  # earlier states that are kept
 MAX_MIXED = 32  # lists of several resources that are kept until the next change
@@ -77,7 +78,7 @@ class _State:
 
 
 class MemoryStore:
-    """Implements `Store`. The owner of the log calls `put` and `delete`, a follower `reset` and `apply`.
+    """What the API reads. The owner of the log calls `put` and `delete`, a follower `reset` and `apply`.
 
     Every visible change of any resource is one revision more. `base_revision` must be above any that an
     earlier process may have given out."""
@@ -109,6 +110,7 @@ class MemoryStore:
 
     @property
     def revision(self) -> int:
+        """The newest revision of all resources together."""
         return self._revision
 
     @property
@@ -118,6 +120,7 @@ class MemoryStore:
 
     @property
     def base_revision(self) -> int:
+        """Changes after this revision are held; a watch may start at it or later."""
         return max((s.log.base_revision for s in self._resources.values()), default=self._started_at)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -254,6 +257,10 @@ class MemoryStore:
         return state.entries.get((namespace, name)) if state is not None else None
 
     def list(self, resources: Resources, namespace: str | None = None, *, at: int | None = None) -> Listing:
+        """Every entry of the resources, or of one namespace of them, now or as it was at revision `at`.
+
+        Raises RevisionExpired when that state is no longer held, or is of another process.
+        """
         if at is None or at == self._revision:
             if isinstance(resources, str):
                 return self._of(resources).listing(namespace, self._revision)
@@ -271,6 +278,11 @@ class MemoryStore:
         return past
 
     def watch(self, resources: Resources, since: int, client: Hashable = None) -> LogFeed:
+        """Changes after `since`, replayed from history, then live; of all resources when several are named.
+
+        The watches of one client share its part of the wake-ups; None: one of its own. Raises RevisionExpired
+        for a revision before the history or after `revision`, which is of another process.
+        """
         log = self._log_of(resources)
         if since > self._revision:
             raise RevisionExpired(since, log.base_revision)  # of another process

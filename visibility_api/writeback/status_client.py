@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 
 from visibility_api.jobs.job import JobRef
 from visibility_api.kinds import own_objects
-from visibility_api.kube.client import Query
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import decode
 from visibility_api.kube.errors import ClusterError
 from visibility_api.reports.trainer_status import TrainerStatus
@@ -22,14 +20,6 @@ _HEADERS = {
     "Content-Type": "application/apply-patch+yaml",  # JSON is YAML
     "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
 }
-
-
-class Patcher(Protocol):
-    """The part of a Kubernetes client that is used here."""
-
-    async def patch(self, path: str, body: bytes, *, query: Query, headers: Mapping[str, str]) -> bytes:
-        """The body of a successful response. Raises ApiError, Unreachable."""
-        ...
 
 
 class _Meta(msgspec.Struct):
@@ -44,7 +34,7 @@ _WRITTEN = msgspec.json.Decoder(_Written)
 
 
 class StatusClient:
-    def __init__(self, client: Patcher) -> None:
+    def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def apply(self, ref: JobRef, summary: TrainerStatus | None) -> str:

@@ -17,12 +17,13 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import WITH_TRAINER_STATUS, own_objects
+from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.reports.document import Progress
 from visibility_api.reports.trainer_status import TrainerStatus
 
 from .queue import Entry, WriteQueue
-from .status_client import Patcher, StatusClient
+from .status_client import StatusClient
 from .trainer_status import fingerprint, summarize
 
 log = structlog.get_logger("visibility.write_back")
@@ -53,7 +54,7 @@ class WriteBack:
 
     def __init__(
         self,
-        client: Patcher,
+        client: KubeClient,
         *,
         count: Callable[[str], None] = lambda _outcome: None,
         interval_s: float = INTERVAL_S,
