@@ -50,6 +50,7 @@ FLAVOURS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]] = {
         ("nats",),
         {**_ONLY_STATUS, "store": {"servers": ["nats://nats.nats:4222"], "secret": "visibility-api-nats"}},
     ),
+    "nats-servers": (("nats-servers",), {**_ONLY_STATUS, "store": {"run": {"enabled": True}}}),
     "trusted-proxy": (("trusted-proxy",), {**_ONLY_STATUS, "trustedProxy": {"enabled": True}}),
     "everything": (
         (
@@ -87,6 +88,7 @@ CHART_ONLY: Final[Mapping[str, Any]] = {
         "enabled": True,
         "egress": [{"to": [{"namespaceSelector": {}}]}, {"ports": [{"protocol": "TCP", "port": 6443}]}],
     },
+    "store": {"run": {"enabled": True, "image": "r.example/nats", "size": "1Ti", "storageClassName": "fast"}},
     "extraFlags": ["--probe-interval=30s"],
 }
 

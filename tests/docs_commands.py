@@ -36,6 +36,7 @@ ELSEWHERE = {
     "docs/ingress.md": {"": "tests/e2e/test_ingress.py"},
     "docs/kinds.md": {"": "tests/e2e/test_kinds.py"},
     "docs/logs.md": {"log-tail": "tests/e2e/test_only_logs.py"},
+    "docs/nats.md": {"kubectl -n": "tests/service/test_replication_nats.py"},
     "docs/prometheus.md": {"": "tests/e2e/test_prometheus.py"},
     "docs/push.md": {"kubectl -n": "tests/service/test_pushing_manifests.py"},
     "docs/python.md": {"pip install": "tests/service/test_packages.py"},

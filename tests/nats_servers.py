@@ -12,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.processes import Daemon, free_port, wait_until
+
+_DEPLOYED = Path(__file__).parents[1] / "deploy/components/nats-servers"
 
 
 def find_nats_server() -> str:
@@ -97,6 +100,40 @@ def running(directory: Path, count: int = 1, *, config: Sequence[str] = ()) -> I
         yield servers
     finally:
         servers.kill()
+
+
+@contextlib.contextmanager
+def running_as_deployed(directory: Path, token: str) -> Iterator[list[str]]:
+    """The three of deploy/components/nats-servers, by their own configuration and arguments: their URLs."""
+    objects = list(yaml.safe_load_all((_DEPLOYED / "servers.yaml").read_text()))
+    (config,) = (each["data"]["nats.conf"] for each in objects if each["kind"] == "ConfigMap")
+    (spec,) = (each["spec"] for each in objects if each["kind"] == "StatefulSet")
+    (container,) = spec["template"]["spec"]["containers"]
+    name, count = "visibility-api-nats", spec["replicas"]
+    ports, routes = ([free_port() for _ in range(count)] for _ in range(2))
+    daemons = []
+    for number in range(count):
+        file = directory / f"{number}.conf"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        there = config.replace("4222", str(ports[number])).replace("8222", str(free_port()))
+        file.write_text(there.replace("/data", str(directory / f"data-{number}")))
+        argv = [find_nats_server(), "--addr=127.0.0.1"]
+        for each in container["args"]:
+            text = each.replace("$(NATS_TOKEN)", token).replace("/etc/nats/nats.conf", str(file)).strip()
+            for other, route in enumerate(routes):
+                text = text.replace(f"{name}-{other}.{name}:6222", f"127.0.0.1:{route}")
+            argv.append(text.replace("0.0.0.0:6222", f"127.0.0.1:{routes[number]}"))
+        env = {"POD_NAME": f"{name}-{number}", "NATS_TOKEN": token}
+        daemons.append(Daemon(f"nats {number}", argv, log=directory / f"{number}.log", env=env))
+    try:
+        for each in daemons:
+            each.start()
+        for port in ports:
+            wait_until(lambda port=port: _listens(port), what="NATS listens")
+        yield [f"nats://127.0.0.1:{port}" for port in ports]
+    finally:
+        for each in daemons:
+            each.kill()
 
 
 def _listens(port: int) -> bool:

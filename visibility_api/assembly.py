@@ -50,8 +50,9 @@ from visibility_api.probing.log_end import LogEnds
 from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.moving import PEER_LIMITS, MovingFollower
 from visibility_api.replication.nats_client import Location, NatsClient
-from visibility_api.replication.nats_follower import NatsFollower
+from visibility_api.replication.nats_follower import NOT_READ, NatsFollower
 from visibility_api.replication.nats_log import NatsLog, Place
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
@@ -147,7 +148,7 @@ def assemble(
 
     peers = PeerClient(replica_keys) if settings.peers or settings.store else None
     nats = NatsClient(_location(settings)) if settings.store else None
-    streams = LogStreams(jobs, epoch=lambda: role.epoch if nats is None else None)
+    streams = LogStreams(jobs, epoch=lambda: role.epoch)
 
     def others(peers: PeerClient, _role: Role[OwnersTerm]) -> Others:
         lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
@@ -155,16 +156,22 @@ def assemble(
         def drained(within_s: float) -> Awaitable[None]:
             return pushes.drained(within_s)
 
-        if nats is not None:
-            place = Place(f"{identity}_{secrets.token_hex(4)}")
-            return Others(
-                lease=lease,
-                follower=NatsFollower(jobs, nats, place, ended=lease.hurry),
-                streams=NatsLog(jobs, nats, place, port=settings.secure_port),
-                drained=drained,
+        ended, port = lease.hurry, settings.secure_port
+        by_stream = partial(Follower, jobs, settings.peers, peers, port=port, ended=ended)
+        if nats is None:
+            return Others(lease=lease, follower=by_stream(), streams=streams, drained=drained)
+        place = Place(f"{identity}_{secrets.token_hex(4)}")
+        in_nats = NatsFollower(jobs, nats, place, ended=ended)
+        return Others(
+            lease=lease,
+            follower=MovingFollower(
+                in_nats, by_stream(limits=PEER_LIMITS), is_owned=lambda: lease.is_anothers
             )
-        follower = Follower(jobs, settings.peers, peers, port=settings.secure_port, ended=lease.hurry)
-        return Others(lease=lease, follower=follower, streams=streams, drained=drained)
+            if settings.peers
+            else in_nats,
+            streams=NatsLog(jobs, nats, place, port=port, streams=streams),
+            drained=drained,
+        )
 
     rights = Rights(clients.cluster, needed_by(settings), settings.namespaces)
     role = Role(
@@ -488,8 +495,12 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
         # Discovery is served all the same: an aggregated API that is not ready blocks deleting namespaces.
         if role.term is not None or role.owner is not None or role.others is None:
             return None
-        fault = role.others.lease.fault
-        return f"no replica owns the jobs; the Lease: {fault}" if fault else None
+        if fault := role.others.lease.fault:
+            return f"no replica owns the jobs; the Lease: {fault}"
+        why = role.others.follower.fault
+        if why in (None, NOT_READ) or role.others.lease.is_anothers:
+            return None
+        return f"no replica owns the jobs: {why}"
 
     def why_unanswered() -> str | None:
         if (why := why_nobody_owns()) is not None or not jobs.unlisted:

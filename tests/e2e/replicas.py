@@ -11,7 +11,7 @@ from tests.e2e.visibility_server import VisibilityServer
 
 
 class Replicas:
-    """Three at most, one after the other. `flags`: of each; DIRECTORY stands for its own one."""
+    """Four at most, one after the other. `flags`: of each; DIRECTORY stands for its own one."""
 
     def __init__(
         self,
@@ -27,12 +27,13 @@ class Replicas:
         self._components = components
         self._flags = flags
         self._is_registered = is_registered
-        self._ports = [free_port() for _ in range(3)]
+        self._ports = [free_port() for _ in range(4)]
         self._peers = [f"--peers=127.0.0.1:{port}" for port in self._ports]
         self._running: list[VisibilityServer] = []
 
-    def start(self) -> VisibilityServer:
-        """One more; it is the one behind the aggregator then, if they are registered."""
+    def start(self, *flags: str) -> VisibilityServer:
+        """One more, with these flags besides; it is the one behind the aggregator then, if they are
+        registered."""
         port = self._ports.pop(0)
         directory = self._directory / f"replica-{port}"
         found = VisibilityServer(
@@ -40,7 +41,11 @@ class Replicas:
             directory,
             components=self._components,
             beside=self._running[-1] if self._running else None,
-            flags=[*(flag.replace("DIRECTORY", str(directory)) for flag in self._flags), *self._peers],
+            flags=[
+                *(flag.replace("DIRECTORY", str(directory)) for flag in self._flags),
+                *self._peers,
+                *flags,
+            ],
             port=port,
             is_registered=self._is_registered,
         )

@@ -17,6 +17,7 @@ from tests.e2e.scripts import FILED_ONCE, PRINTED_ONCE, PUSHED_ONCE
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import Workspace
+from tests.nats_servers import running
 from visibility_api.store.memory import EPOCH_BITS
 
 EVERY_WAY = ("source-exec", "source-logs", "source-push")
@@ -72,6 +73,34 @@ def test_a_rolling_update_and_a_kill_lose_nothing(replicas: Replicas, workspace:
     second.kill()  # with nobody beside it
     second.wait_available()
     assert shown(workspace) == before
+
+
+def test_the_log_moves_to_nats_and_back_while_replicas_are_exchanged(
+    cluster: Cluster, replicas: Replicas, workspace: Workspace, tmp_path: Path
+) -> None:
+    if VisibilityServer.stores:
+        pytest.skip("it is there already")
+    with running(tmp_path / "nats") as nats:
+        store = [*(f"--store={url}" for url in nats.urls), "--store-replicas=1"]
+        jobs = VolumeJobs(workspace, replicas.start())
+        jobs.start("pushed", PUSHED_ONCE)
+        workspace.wait_document(
+            "pushed", lambda status: status["progressPercentage"] == 55, what="has pushed"
+        )
+        before = workspace.document("pushed")["status"]["metrics"]
+        pair = replicas.start(*store), replicas.start(*store)
+        versions = [listed(cluster, each)[0] for each in pair]
+        replicas.stop_oldest()
+        wait_until(lambda: any(map(is_owner, pair)), what="one of them owns the jobs")
+        follower = next(each for each in pair if not is_owner(each))
+        wait_until(lambda: "following the log in NATS" in follower.log_text(), what="the other reads NATS")
+        wait_until(lambda: listed(cluster, pair[0]) == listed(cluster, pair[1]), what="both show the same")
+        last = replicas.start()
+        for _ in pair:
+            replicas.stop_oldest()
+        wait_until(lambda: is_owner(last), what="it owns the jobs")
+        assert workspace.document("pushed")["status"]["metrics"] == before
+        assert listed(cluster, last)[0] > max(versions)
 
 
 def listed(cluster: Cluster, server: VisibilityServer) -> tuple[int, dict[str, tuple[int, object]]]:

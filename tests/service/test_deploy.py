@@ -249,6 +249,13 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         ],
         [],
     ),
+    "nats-servers": (
+        [
+            "--store=nats://visibility-api-nats:4222",
+            "--store-credentials-file=/etc/visibility-api/store/credentials",
+        ],
+        [],
+    ),
     "alerts": ([], []),
     "grafana": ([], []),
     "job-metrics": (["--job-metrics=5000"], []),  # its role is for Prometheus
@@ -285,6 +292,10 @@ MORE = {
         ("ClusterRole", "trainjob-visibility:kinds-diagnoser"),
         ("ConfigMap", "visibility-api-kinds"),
     },
+    "nats-servers": {
+        *((kind, "visibility-api-nats") for kind in ("ConfigMap", "Service", "StatefulSet")),
+        *((kind, "visibility-api-nats") for kind in ("NetworkPolicy", "PodDisruptionBudget")),
+    },
     "node-faults": {("Role", NODE_FAULTS), ("RoleBinding", NODE_FAULTS)},  # in the namespace default
     "network-policy": {("NetworkPolicy", "visibility-api")},
     "service-monitor": {("ServiceMonitor", "visibility-api")},
@@ -292,7 +303,8 @@ MORE = {
 }
 
 
-EVERYTHING = [name for name in COMPONENTS if name != "exec-by-namespace"]  # which source-exec contains
+# Without what others contain: source-exec, and nats-servers.
+EVERYTHING = [name for name in COMPONENTS if name not in ("exec-by-namespace", "nats")]
 assert not set(EVERYTHING) & set(CERTIFICATES)  # instead of what base has
 
 

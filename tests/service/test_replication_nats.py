@@ -15,7 +15,7 @@ import pytest
 
 from tests.certificates import Authority
 from tests.jobs import RANK0, T0
-from tests.nats_servers import NatsServers, running
+from tests.nats_servers import NatsServers, running, running_as_deployed
 from tests.service.test_replication import job, ref
 from visibility_api.errors.status import Unavailable
 from visibility_api.jobs.job import Phase
@@ -442,6 +442,27 @@ async def test_credentials_are_read_from_files_and_read_again(
         assert await client.keys() == {}
         following.cancel()
         await client.close()
+
+
+async def test_the_servers_of_the_component_form_a_cluster_that_keeps_three_copies(tmp_path: Path) -> None:
+    secret, wrong = tmp_path / "secret", tmp_path / "wrong"
+    secret.write_text("t0c0ffee")
+    wrong.write_text("t0c0ffed")
+    with running_as_deployed(tmp_path / "nats", secret.read_text()) as urls:
+        place = Location(servers=urls[:1], name="jobs", replicas=3, max_bytes=2**30, credentials_file=secret)
+        client, stranger = NatsClient(place), NatsClient(replace(place, credentials_file=wrong))
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(NatsUnavailable):  # until they have elected a leader
+                    assert await client.append(b"", 0) == 1
+                    break
+                await asyncio.sleep(0.2)
+        info = await client._called((await client._open()).stream_info(place.bucket))
+        assert len(info.cluster.replicas) == 2
+        with pytest.raises(NatsUnavailable, match="Authorization"):
+            await stranger.append(b"", 1)
+        await client.close()
+        await stranger.close()
 
 
 async def test_a_server_without_tls_is_told_nothing_where_tls_is_wanted(

@@ -101,6 +101,21 @@ async def test_without_the_right_to_read_trainjobs_it_is_ready_and_tells_nobody_
         )
 
 
+async def test_it_is_ready_while_nats_is_away_and_tells_nobody_there_are_no_jobs(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Discovery is served: an aggregated API that is not ready blocks deleting namespaces."""
+    flags = ("--store=nats://127.0.0.1:1", "--lease-namespace=default")
+    async with (
+        plane.serving(tmp_path) as config,
+        serving(tmp_path, "--kubeconfig", config, *flags) as process,
+    ):
+        await process.until("/readyz", lambda answer: answer.status_code == 200)
+        assert (await process.get(f"{GROUP}/trainjobs")).status_code == 503
+        told = (await process.get("/readyz?verbose")).text
+        assert "[+]informer-sync ok (no replica owns the jobs: NATS: " in told
+
+
 async def test_a_clock_that_differs_from_kube_apiservers_is_told(plane: ControlPlane, tmp_path: Path) -> None:
     plane.behind_s = 7200
     async with plane.serving(tmp_path) as config, serving(tmp_path, "--kubeconfig", config) as process:

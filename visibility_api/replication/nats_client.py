@@ -311,7 +311,8 @@ class NatsClient:
         except Exception as error:  # of files and libraries of several kinds; jobs are served without it
             with suppress(Exception):
                 await connection.close()
-            raise Unavailable(connection.why_refused or _describe(error)) from error
+            why = connection.last_error if isinstance(error, TimeoutError) else None  # it was tried again
+            raise Unavailable(connection.why_refused or _describe(why or error)) from error
         self._fingerprint = fingerprint
         return connection
 
@@ -347,7 +348,7 @@ class NatsClient:
         place, api = self.location, self._nats.js.api
         for name, settings in (
             # No limit of age: without an owner nobody writes, and all that is acknowledged must stay.
-            (place.stream, {"subjects": [place.subject], "max_bytes": place.max_bytes}),
+            (place.stream, {"subjects": [place.subject]}),
             (
                 place.bucket,
                 {
@@ -366,6 +367,7 @@ class NatsClient:
                 storage=api.StorageType.FILE,
                 compression=api.StoreCompression.S2,
                 num_replicas=place.replicas,
+                max_bytes=place.max_bytes,
                 **settings,
             )
             try:
@@ -398,4 +400,6 @@ def _describe(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "NATS gives no answer in time"
     description = getattr(error, "description", None)  # the server's
+    if type(error).__name__ == "Error":  # nats-py's, of what the server says of the connection
+        description = str(error).removeprefix("nats: ")
     return f"NATS: {harmless(str(description)) if description else type(error).__name__}"[:300]

@@ -26,7 +26,7 @@ from .nats_log import LOST_S, RETRY_S, Message, Place, decode_entry, decode_mess
 log = structlog.get_logger("visibility.store")
 
 HISTORY_MESSAGES = 1000  # before what is needed, so that watches resume that other replicas have begun
-_NOT_READ = "the log in NATS is not read yet"
+NOT_READ = "the log in NATS is not read yet"
 
 
 class MustList(Exception):
@@ -56,20 +56,33 @@ class NatsFollower:
         self.has_searched = False
         self.must_list = False
         self.lost_at: float | None = None
-        self.fault: str | None = _NOT_READ  # why the end of the log is not known
+        self.fault: str | None = NOT_READ  # why the end of the log is not known
         self._is_behind = False
         self._is_listed = False  # memory has what the stream has, up to its place
         self._seen = 0, 0.0  # a sequence at which the log was not whole, and when it was seen first
 
+    def forget(self) -> None:
+        """What memory has is not from here: it is read anew."""
+        self._place.disown()
+        self._place.followed.clear()
+        self._place.sequence, self._is_listed = 0, False
+        self.lost_at, self.fault = time.monotonic(), NOT_READ
+
+    async def is_whole(self) -> bool:
+        """Whether NATS has all that is shown here, by its present owner. Raises Unavailable, Refused."""
+        shown, found = self._log.store.revision, await self._client.last()
+        last = None if found is None else decode_message(found.body)
+        return last is not None and last.is_whole and last.revision >= shown
+
     async def run(self) -> None:
         """Never raises for what NATS does, or has."""
-        self.lost_at, self.fault = time.monotonic(), _NOT_READ
+        self.lost_at, self.fault = time.monotonic(), NOT_READ
         if self._place.news is not None:  # it has owned the log since
             self._is_behind, self._is_listed = False, True
         try:
             await self._follow_for_ever()
         finally:
-            self.fault = _NOT_READ  # what comes from now on
+            self.fault = NOT_READ  # what comes from now on
 
     async def _follow_for_ever(self) -> None:
         while True:
@@ -79,7 +92,7 @@ class NatsFollower:
                 self._failed(str(error))
             except MustList as error:
                 log.info("log of the jobs is read anew", reason=str(error))
-                self.fault, self._place.sequence = _NOT_READ, 0
+                self.fault, self._place.sequence = NOT_READ, 0
                 await asyncio.sleep(RETRY_S)
                 continue
             except (BadFrame, StaleOwner, msgspec.MsgspecError, isal_zlib.error) as error:  # type: ignore[misc]

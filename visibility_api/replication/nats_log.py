@@ -28,7 +28,7 @@ from .addresses import Address
 from .frames import Listed, encode
 from .nats_client import NatsClient, Refused, Unavailable
 from .news import News
-from .streams import BEAT_S, CONFIRM_S, GATHER_S
+from .streams import BEAT_S, CONFIRM_S, GATHER_S, LogStreams
 
 log = structlog.get_logger("visibility.store")
 
@@ -173,8 +173,12 @@ class Place:
 class NatsLog:
     """What the owner of the log does with it: as `LogStreams`, but one log for all."""
 
-    def __init__(self, jobs: JobLog, client: NatsClient, place: Place, *, port: int) -> None:
-        """`port`: of this server, for pushes that other replicas forward."""
+    def __init__(
+        self, jobs: JobLog, client: NatsClient, place: Place, *, port: int, streams: LogStreams | None = None
+    ) -> None:
+        """`port`: of this server, for pushes that other replicas forward. `streams`: to replicas that do not
+        follow the log in NATS yet, or no longer."""
+        self._streams = streams
         self._log = jobs
         self._client = client
         self._place = place
@@ -222,7 +226,7 @@ class NatsLog:
                     await self._confirmation.wait()
         if news is None or news is not self._place.news or is_waiting():
             raise UnavailableStatus("the log of the jobs cannot be written now; try again later")
-        return True
+        return self._streams is None or await self._streams.replicated()
 
     async def begin(self, epoch: int) -> bool:
         """Whether this replica owns the log: no other has written since what it has."""
@@ -274,7 +278,10 @@ class NatsLog:
                 async with asyncio.timeout(CONFIRM_S):
                     await self._write(news)
         self._is_over = True
-        await release()
+        if self._streams is None:
+            await release()
+        else:
+            await self._streams.finish(release)
         if news is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_S):
@@ -285,6 +292,8 @@ class NatsLog:
         for home in self._homes():
             with suppress(ValueError):
                 self._log.remove_home(home)
+        if self._streams is not None:
+            self._streams.close()
         self._place.being_put = self.fault = None
         self._confirmation.set()
 

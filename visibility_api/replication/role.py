@@ -56,12 +56,24 @@ T = TypeVar("T", bound=Term)
 class Following(Protocol):
     """A follower's side of the log."""
 
-    owner: Address | None
-    has_searched: bool
-    others_have_log: bool
     must_list: bool
-    lost_at: float | None
-    fault: str | None  # why the end of the log is not known: this replica may not own it
+
+    @property
+    def owner(self) -> Address | None: ...
+
+    @property
+    def has_searched(self) -> bool: ...
+
+    @property
+    def others_have_log(self) -> bool: ...
+
+    @property
+    def lost_at(self) -> float | None: ...
+
+    @property
+    def fault(self) -> str | None:
+        """Why the end of the log is not known: this replica may not own it."""
+        ...
 
     async def run(self) -> None: ...
 
