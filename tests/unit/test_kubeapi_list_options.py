@@ -1,4 +1,4 @@
-"""The options of list and watch: L4, L7, L19, R19, T8, W7. The texts are those of kube-apiserver 1.36."""
+"""The options of list and watch: L4, L7, L19, R19, T8, W7."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.resource_server import ALL, BERT, TABLE, ResourceServer
 
 _MATCH = "resourceVersionMatch"
 _KNOWN = '"metadata.name", "metadata.namespace", "status.phase"'
-_RV = 'invalid resource version: resourceVersion: Invalid value: "{0}": strconv.ParseUint: parsing "{0}": {1}'
+_RV = 'the resourceVersion "{0}" is not a number of 64 bits'
 
 
 @pytest.fixture
@@ -87,20 +87,17 @@ async def test_a_list_sends_no_initial_events(server: ResourceServer, value: str
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("limit=abc", 'strconv.ParseInt: parsing "abc": invalid syntax'),
-        ("limit=", 'strconv.ParseInt: parsing "": invalid syntax'),
-        (
-            "limit=99999999999999999999",
-            'strconv.ParseInt: parsing "99999999999999999999": value out of range',
-        ),
-        ("timeoutSeconds=1.5", 'strconv.ParseInt: parsing "1.5": invalid syntax'),
-        ("watch=1&timeoutSeconds=x", 'strconv.ParseInt: parsing "x": invalid syntax'),
-        ("resourceVersion=abc", _RV.format("abc", "invalid syntax")),
-        ("resourceVersion=-1", _RV.format("-1", "invalid syntax")),
-        ("resourceVersion=18446744073709551616", _RV.format("18446744073709551616", "value out of range")),
-        ("watch=1&resourceVersion=abc", _RV.format("abc", "invalid syntax")),
-        ("labelSelector=a%3D%3D%3Db", "unable to parse requirement: found '=', expected: identifier"),
-        ("fieldSelector=abc", "invalid selector: 'abc'; can't understand 'abc'"),
+        ("limit=abc", 'limit="abc" is not an integer of 64 bits'),
+        ("limit=", 'limit="" is not an integer of 64 bits'),
+        ("limit=99999999999999999999", 'limit="99999999999999999999" is not an integer of 64 bits'),
+        ("timeoutSeconds=1.5", 'timeoutSeconds="1.5" is not an integer of 64 bits'),
+        ("watch=1&timeoutSeconds=x", 'timeoutSeconds="x" is not an integer of 64 bits'),
+        ("resourceVersion=abc", _RV.format("abc")),
+        ("resourceVersion=-1", _RV.format("-1")),
+        ("resourceVersion=18446744073709551616", _RV.format("18446744073709551616")),
+        ("watch=1&resourceVersion=abc", _RV.format("abc")),
+        ("labelSelector=a%3D%3D%3Db", 'cannot parse the selector from "a===b" on'),
+        ("fieldSelector=abc", 'cannot parse the selector from "abc" on'),
         ("export=true", "the export parameter, deprecated since v1.14, is no longer supported"),
         (
             "fieldSelector=spec.x%3D1",
@@ -117,7 +114,7 @@ async def test_what_cannot_be_read_is_a_bad_request(server: ResourceServer, quer
     ("query", "message"),
     [
         ("export=1", "the export parameter, deprecated since v1.14, is no longer supported"),
-        ("resourceVersion=x", _RV.format("x", "invalid syntax")),
+        ("resourceVersion=x", _RV.format("x")),
     ],
 )
 async def test_a_get_has_options_too(server: ResourceServer, query: str, message: str) -> None:
@@ -127,10 +124,7 @@ async def test_a_get_has_options_too(server: ResourceServer, query: str, message
 
 async def test_includeobject_is_one_of_three(server: ResourceServer) -> None:
     """T8; outside of Tables nobody reads it."""
-    message = (
-        'Unable to convert to Table as requested: includeObject: Invalid value: "x": '
-        "must be 'Metadata', 'Object', 'None', or empty"
-    )
+    message = "includeObject is 'Metadata', 'Object' or 'None', not \"x\""
     for target in (BERT, ALL, f"{ALL}?watch=1"):
         asked = f"{target}{'&' if '?' in target else '?'}includeObject=x"
         assert await server.refused(asked, TABLE) == (400, "BadRequest", message)

@@ -1,4 +1,4 @@
-"""Label and field selectors: L15, L16, L17, Z10. The texts are those kube-apiserver 1.36 answers."""
+"""Label and field selectors: L15, L16, L17, Z10."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from tests.jobs import document
 from visibility_api.auth.identity import Requirement
 from visibility_api.errors.status import BadRequest
 from visibility_api.jobs.job import Phase
-from visibility_api.kubeapi.selectors.label_selectors import MAX_CHARACTERS, MAX_REQUIREMENTS
-from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse_label_selector
+from visibility_api.kubeapi.selectors.parsing import (
+    MAX_CHARACTERS,
+    MAX_REQUIREMENTS,
+    parse_field_selector,
+    parse_label_selector,
+)
 
 LABELS = {"app": "bert", "gpus": "8", "empty": "", "team.example.com/name": "a"}
 
@@ -73,51 +77,33 @@ def test_a_label_selector_matches_as_the_api_servers_does(text: str, expected: b
         assert parse_label_selector(text).matches(LABELS) is expected
 
 
-_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_EXAMPLES = f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
-_SIGNS = "consist of alphanumeric characters, '-', '_' or '.'"
-_ENDS = "and must start and end with an alphanumeric character"
-_INVALID = "unable to parse requirement: <nil>: Invalid value"
-_INVALID_VALUE = "unable to parse requirement: values[0]"
-_OR_EMPTY = "a valid label must be an empty string or"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a===b", "unable to parse requirement: found '=', expected: identifier"),
-        (",a", "found ',', expected: !, identifier, or 'end of string'"),
-        ("a=b,,c", "found ',', expected: identifier after ','"),
-        ("a=b,", "found '', expected: identifier after ','"),
-        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
-        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
-        ("!", "unable to parse requirement: found '', expected: identifier"),
-        ("!a=b", "found '=', expected: ',' or 'end of string'"),
-        ("a in x)", "unable to parse requirement: found 'x' expected: '('"),
-        ("a in (x", "unable to parse requirement: found '', expected: ',' or ')'"),
-        ("a in (=)", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
-        ("a in (x y)", "unable to parse requirement: found 'y', expected: ',' or ')'"),
-        (
-            "a>x",
-            f"{_INVALID_VALUE}: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
-        ),
-        ("-a", f'{_INVALID}: "-a": name part must {_SIGNS}, {_ENDS} {_EXAMPLES}'),
-        ("/a", 'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty'),
-        (
-            "x" * 64,
-            f'{_INVALID}: "{"x" * 64}": name part must be no more than 63 bytes',
-        ),
-        (
-            "a=-x",
-            (
-                f'{_INVALID_VALUE}[a]: Invalid value: "-x": {_OR_EMPTY} {_SIGNS}, '
-                f"{_ENDS} (e.g. 'MyValue',  or 'my_value',  or '12345', "
-                f"regex used for validation is '({_NAME})?')"
-            ),
-        ),
+        ("a===b", 'cannot parse the selector from "a===b" on'),
+        (",a", 'cannot parse the selector from ",a" on'),
+        ("a=b,,c", 'cannot parse the selector from ",c" on'),
+        ("a=b,", 'cannot parse the selector from "a=b," on'),
+        ("a b", 'cannot parse the selector from "a b" on'),
+        ("x,a=b c", 'cannot parse the selector from "a=b c" on'),
+        ("!", 'cannot parse the selector from "!" on'),
+        ("!a=b", 'cannot parse the selector from "!a=b" on'),
+        ("a in x)", 'cannot parse the selector from "a in x)" on'),
+        ("a in (x", 'cannot parse the selector from "a in (x" on'),
+        ("a in (=)", 'cannot parse the selector from "a in (=)" on'),
+        ("a=(b)", 'cannot parse the selector from "a=(b)" on'),
+        ("a in (x y)", '"x y" in the selector is not the value of a label'),
+        ("a>x", '"x" in the selector is not an integer'),
+        ("-a", '"-a" in the selector is not the key of a label'),
+        ("/a", '"/a" in the selector is not the key of a label'),
+        ("a/b/c", '"a/b/c" in the selector is not the key of a label'),
+        (f"{'p' * 254}/a", f'"{"p" * 64}" in the selector is not the key of a label'),
+        ("x" * 64, f'"{"x" * 64}" in the selector is not the key of a label'),
+        ("a=-x", '"-x" in the selector is not the value of a label'),
+        (f"a={'x' * 64}", f'"{"x" * 64}" in the selector is not the value of a label'),
     ],
 )
-def test_a_label_selector_is_refused_in_the_parsers_words(text: str, message: str) -> None:
+def test_of_a_wrong_label_selector_the_wrong_part_is_told(text: str, message: str) -> None:
     """L15"""
     with pytest.raises(BadRequest) as refused:
         parse_label_selector(text)
@@ -200,20 +186,20 @@ def test_escaped_characters_belong_to_the_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "rest"),
     [
-        ("abc", "invalid selector: 'abc'; can't understand 'abc'"),
-        ("metadata.name=a,b", "invalid selector: 'metadata.name=a,b'; can't understand 'b'"),
-        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
-        ("metadata.name=a\\b", "invalid field selector: invalid escape sequence: \\b"),
-        ("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\"),
+        ("abc", "abc"),
+        ("metadata.name=a,b", "b"),
+        ("metadata.name=a=b", "metadata.name=a=b"),
+        ("metadata.name=a\\b", r"metadata.name=a\\b"),
+        ("metadata.name=a\\", r"metadata.name=a\\"),
     ],
 )
-def test_a_field_selector_is_refused_in_the_parsers_words(text: str, message: str) -> None:
+def test_of_a_wrong_field_selector_the_wrong_part_is_told(text: str, rest: str) -> None:
     """L16"""
     with pytest.raises(BadRequest) as refused:
         parse_field_selector(text)
-    assert refused.value.message == message
+    assert refused.value.message == f'cannot parse the selector from "{rest}" on'
 
 
 @pytest.mark.parametrize("field", ["spec.x", "", "metadata.name "])

@@ -1,7 +1,7 @@
 """The options of a list or a watch, parsed from the query and validated.
 
-Order and texts of the checks are the Go server's: 400 for what cannot be parsed, 422 with one cause for each
-fault for options that exclude each other. See
+As the Go server does: 400 for what cannot be parsed, 422 with one cause for each fault for options that
+exclude each other. See
 `k8s.io/apimachinery/pkg/apis/meta/internalversion/validation/validation.go`.
 """
 
@@ -13,7 +13,6 @@ from typing import Literal
 
 from visibility_api.errors.status import BadRequest, InvalidListOptions, cause
 from visibility_api.errors.text import quote
-from visibility_api.kubeapi.selectors.label_syntax import invalid_value
 from visibility_api.kubeapi.selectors.parsing import parse_field_selector, parse_label_selector
 from visibility_api.kubeapi.selectors.selection import FieldSelector, LabelSelector, Selection, parse_int64
 from visibility_api.models.meta_v1 import StatusCause
@@ -123,22 +122,18 @@ def read_include_object(request: ResourceRequest) -> IncludeObject:
         case "None":
             return "None"
         case other:
-            fault = invalid_value("includeObject", other, "must be 'Metadata', 'Object', 'None', or empty")
-            raise BadRequest(f"Unable to convert to Table as requested: {fault}")
+            raise BadRequest(f"includeObject is 'Metadata', 'Object' or 'None', not {quote(other)}")
 
 
 def parse_revision(text: str) -> int | None:
     """A resourceVersion parameter; None for the empty one. Raises BadRequest."""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
-        fault = "invalid syntax"
-    elif len(text.lstrip("0")) <= len(str(_MAX_UINT64)) and (revision := int(text)) <= _MAX_UINT64:
-        return revision
-    else:
-        fault = "value out of range"
-    fault = invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {quote(text)}: {fault}")
-    raise BadRequest(f"invalid resource version: {fault}")
+    if text.isascii() and text.isdigit() and len(text.lstrip("0")) <= len(str(_MAX_UINT64)):
+        revision = int(text)
+        if revision <= _MAX_UINT64:
+            return revision
+    raise BadRequest(f"the resourceVersion {quote(text)} is not a number of 64 bits")
 
 
 def _first_values(request: ResourceRequest) -> Mapping[str, str]:
@@ -164,9 +159,7 @@ def _integer(query: Mapping[str, str], name: str) -> int:
         return 0
     value = parse_int64(text)
     if value is None:
-        digits = text[1:] if text[:1] in ("+", "-") else text
-        fault = "value out of range" if digits.isascii() and digits.isdigit() else "invalid syntax"
-        raise BadRequest(f"strconv.ParseInt: parsing {quote(text)}: {fault}")
+        raise BadRequest(f"{name}={quote(text)} is not an integer of 64 bits")
     return value
 
 

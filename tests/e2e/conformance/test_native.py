@@ -82,6 +82,20 @@ def _told(answer: httpx.Response) -> Any:
             "resourceVersionMatch": "NotOlderThan",
             "continue": "x",
         },
+        {"timeout": "x"},
+        {"timeout": "5"},
+    ],
+    ids=lambda query: " ".join(f"{key}={value:.20}" for key, value in query.items()),
+)
+def test_L4_R1_options_are_refused_in_the_same_words(crowd: Workspace, query: dict[str, str]) -> None:
+    ours, theirs = _both(crowd, "", **query)
+    assert theirs.status_code >= 400, "native resources take it"
+    assert (ours.status_code, _told(ours)) == (theirs.status_code, _told(theirs))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
         {"labelSelector": "a b"},
         {"labelSelector": "a=b c"},
         {"labelSelector": "a in b"},
@@ -103,15 +117,16 @@ def _told(answer: httpx.Response) -> Any:
         {"timeoutSeconds": "1s"},
         {"watch": "1", "timeoutSeconds": "x"},
         {"resourceVersion": "x"},
-        {"timeout": "x"},
-        {"timeout": "5"},
     ],
     ids=lambda query: " ".join(f"{key}={value:.20}" for key, value in query.items()),
 )
-def test_L4_R1_options_are_refused_in_the_same_words(crowd: Workspace, query: dict[str, str]) -> None:
+def test_L4_R1_what_cannot_be_read_is_refused_for_the_same_reason(
+    crowd: Workspace, query: dict[str, str]
+) -> None:
+    """L7, L15, L16, L19, in words of our own."""
     ours, theirs = _both(crowd, "", **query)
-    assert theirs.status_code >= 400, "native resources take it"
-    assert (ours.status_code, _told(ours)) == (theirs.status_code, _told(theirs))
+    assert ours.status_code == theirs.status_code == 400
+    assert ours.json()["reason"] == theirs.json()["reason"] == "BadRequest"
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Label and field selectors: parsing, with the API server's own error texts, and matching."""
+"""Label and field selectors: parsing and matching."""

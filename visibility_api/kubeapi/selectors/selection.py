@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,7 +17,7 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 FIELDS = ("metadata.name", "metadata.namespace", "status.phase")  # the fields that can be selected
 _TERMS_AT_ONCE = 2048  # each takes a quarter of a microsecond
-_INT64_DIGITS = 20  # more than an int64 has
+_INTEGER = re.compile(r"[-+]?0*[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +171,8 @@ def _field(document: JobProgress, field: str, is_mixed: bool) -> str:
 
 
 def parse_int64(text: str) -> int | None:
-    """The integer that Go's `strconv.ParseInt` reads from `text`; None where it fails."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) < _INT64_DIGITS):
+    """The integer of 64 bits that `text` is, or None."""
+    if not _INTEGER.fullmatch(text):
         return None
     value = int(text)
     return value if -(2**63) <= value < 2**63 else None
