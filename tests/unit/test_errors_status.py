@@ -199,7 +199,7 @@ def denied(user: str = "jane", reason: str = "", **attributes: object) -> Access
         ),
         (
             denied(is_resource=False, path='/nope/<x>"\n'),
-            'forbidden: User "jane" cannot get path "/nope/&lt;x&gt;\\"\\n"',
+            'forbidden: User "jane" cannot get path "/nope/&lt;x&gt;\\" "',
             {},
         ),
         (
@@ -290,21 +290,16 @@ def test_a_json_body_ends_with_a_newline(agent: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("text", "quoted"),
-    [  # from Go's strconv.Quote
+    [
         ("bert", '"bert"'),
         ("", '""'),
         ('a"b\\c', '"a\\"b\\\\c"'),
-        ("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"'),
-        ("\x00\x1f\x7f", '"\\x00\\x1f\\x7f"'),
-        ("größe 日本", '"größe 日本"'),
-        ("\u00a0\u200b\u2028\ufeff", '"\\u00a0\\u200b\\u2028\\ufeff"'),
-        ("\u0085", '"\\u0085"'),
-        ("\U0001f600", '"\U0001f600"'),
-        ("\U000e0001", '"\\U000e0001"'),
-        (b"\xff".decode("utf-8", "surrogateescape"), '"\\xff"'),
+        ("größe 日本 \U0001f600", '"größe 日本 \U0001f600"'),
+        ("a\nb\x1b[2J", '"a b\N{REPLACEMENT CHARACTER}[2J"'),
+        (b"\xff".decode("utf-8", "surrogateescape"), '"\N{REPLACEMENT CHARACTER}"'),
     ],
 )
-def test_text_is_quoted_as_go_does(text: str, quoted: str) -> None:
+def test_quoted_text_can_be_read_and_does_no_harm(text: str, quoted: str) -> None:
     """Z15."""
     assert quote(text) == quoted
 

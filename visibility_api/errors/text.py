@@ -7,6 +7,7 @@ of a document repeats of a report is left as it was reported; all else passes th
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from pathlib import PurePath
@@ -16,10 +17,6 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _SHAPELESS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-_NAMED = {
-    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
-    "\\": "\\\\", '"': '\\"',
-}  # fmt: skip
 _FRAMES = 6  # the innermost ones
 
 
@@ -46,23 +43,8 @@ def _harmless_character(character: str) -> str:
 
 
 def quote(text: str) -> str:
-    """`text` in double quotes as Go's `%q` writes it, so that messages equal the API server's.
-
-    All but printable characters are escaped.
-    """
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_NAMED.get(c) or (c if c.isprintable() else _escape(ord(c))) for c in text) + '"'
-
-
-def _escape(code: int) -> str:
-    if code < 0x20 or code == 0x7F:
-        return f"\\x{code:02x}"
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8, as decoded with surrogateescape
-        return f"\\x{code - 0xDC00:02x}"
-    if 0xD800 <= code <= 0xDFFF:
-        return "\\ufffd"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """`harmless` text in double quotes, as JSON has it."""
+    return json.dumps(harmless(text), ensure_ascii=False)
 
 
 def describe_fault(error: BaseException) -> dict[str, str]:

@@ -14,6 +14,7 @@ from visibility_api.store.job_log import JobLog
 
 from .diagnosis_requests import PATH as DIAGNOSE, DiagnosisRequests
 from .follower import Refusal
+from .questions import respond
 from .recognition import ReplicaKeys, is_proof
 from .replica_reads import PATH as REPLICAS, ReplicaReads
 from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
@@ -58,7 +59,4 @@ class LogRequests:
             await self._streams.serve(int(since) if since.isdecimal() else 0, receive, send)
         except (NotOwner, TooManyFollowers):
             refusal = Refusal(has_log=self._log.is_complete, revision=self._log.store.revision)
-            body = msgspec.json.encode(refusal)
-            length = (b"content-length", b"%d" % len(body))
-            await send({"type": "http.response.start", "status": 409, "headers": [length]})
-            await send({"type": "http.response.body", "body": body})
+            await respond(send, 409, msgspec.json.encode(refusal))

@@ -1,4 +1,4 @@
-"""Parses label and field selectors, by the grammars of k8s.io/apimachinery/pkg/{labels,fields}/selector.go."""
+"""Parses label and field selectors: the grammars of k8s.io/apimachinery/pkg/{labels,fields}/selector.go."""
 
 from __future__ import annotations
 
