@@ -8,7 +8,6 @@ delay the others by WITHIN_S.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Protocol
@@ -18,6 +17,7 @@ import structlog
 
 from visibility_api.diagnosis.claims import PodState
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.decoding import UNDECODABLE
@@ -31,7 +31,7 @@ log = structlog.get_logger("visibility.diagnosis")
 
 ROUND_S = 300.0  # from the beginning of a namespace's round to the next
 SOON_S = 100.0  # until a job is read again in which a rank was slow
-JOBS_AT_A_TIME = 4  # and of one namespace half of them
+JOBS_AT_A_TIME = 4
 APART_S = 0.25  # between two pods of a job: 16 pods a second in all
 WITHIN_S = 600.0  # of one job
 MAX_SOON = 1000  # jobs
@@ -71,10 +71,9 @@ class WorkReads:
         self._find = find
         self._rounds_apart = rounds_apart
         self._worked = worked
-        self._lines: OrderedDict[str, deque[JobRef]] = OrderedDict()  # by namespace, the next one first
+        self._queue: FairQueue[JobRef] = FairQueue(at_a_time=JOBS_AT_A_TIME, per_node=JOBS_AT_A_TIME)
+        self._reading: set[JobRef] = set()
         self._soon: set[JobRef] = set()
-        self._reading: Counter[str] = Counter()  # jobs, by namespace
-        self._round = 0
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -86,33 +85,33 @@ class WorkReads:
                 await asyncio.sleep(SOON_S)
                 soon, self._soon = self._soon, set()
                 if tick % int(ROUND_S / SOON_S) == 0:
-                    await self._begin_round(soon)
+                    await self._line_up_round(tick)
                 for ref in soon:
                     self._line_up(ref)
                 changed.set()
 
-    async def _begin_round(self, soon: set[JobRef]) -> None:
-        """For each namespace whose last one is over. `soon` are read as well."""
-        self._round += 1
-        busy = frozenset(self._lines)
-        for number, ref in enumerate(self._jobs()):
-            if number % SLICE == 0:
+    async def _line_up_round(self, tick: int) -> None:
+        """Those whose turn it is; one that waits since an earlier round keeps its place."""
+        number = tick // int(ROUND_S / SOON_S)
+        for at, ref in enumerate(self._jobs()):
+            if at % SLICE == 0:
                 await asyncio.sleep(0)
-            apart = self._rounds_apart(ref) if ref.namespace not in busy else 0
-            if apart and (self._round + crc32(ref.uid.encode())) % apart == 0 and ref not in soon:
+            apart = self._rounds_apart(ref)
+            if apart and (number + crc32(ref.uid.encode())) % apart == 0:
                 self._line_up(ref)
 
     def _line_up(self, ref: JobRef) -> None:
-        if ref.namespace not in self._refusals:
-            self._lines.setdefault(ref.namespace, deque()).append(ref)
+        if ref.namespace not in self._refusals and ref not in self._reading:
+            self._queue.push(ref, namespace=ref.namespace, node=None)
 
     async def _work(self, changed: asyncio.Event) -> None:
         while True:
-            ref = self._next()
+            ref = self._queue.pop()
             if ref is None:
                 changed.clear()
                 await changed.wait()
                 continue
+            self._reading.add(ref)
             try:
                 async with asyncio.timeout(2 * WITHIN_S):
                     await self._read(ref)
@@ -121,20 +120,9 @@ class WorkReads:
             except Exception as error:  # of one job: docs/decisions/0005
                 log.error("work of ranks not read", job=str(ref), **describe_fault(error))
             finally:
-                self._reading[ref.namespace] -= 1
-                self._reading += Counter()  # without what is 0
+                self._reading.remove(ref)
+                self._queue.release(ref)
                 changed.set()
-
-    def _next(self) -> JobRef | None:
-        for namespace, line in self._lines.items():
-            if self._reading[namespace] < JOBS_AT_A_TIME // 2:
-                ref = line.popleft()
-                self._lines.move_to_end(namespace)
-                if not line:
-                    del self._lines[namespace]
-                self._reading[namespace] += 1
-                return ref
-        return None
 
     async def _read(self, ref: JobRef) -> None:
         document = self._find(ref)
