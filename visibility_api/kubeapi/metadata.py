@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 from visibility_api.store import Entry
 
-from .negotiation import TableVersion
 from .v1alpha1 import Codec
+
+LIST_HEAD = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":'
+
+
+def only_metadata(metadata: bytes) -> bytes:
+    """A PartialObjectMetadata with this encoded `metadata`."""
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}' % metadata
 
 
 class MetadataForm:
@@ -16,13 +22,12 @@ class MetadataForm:
     is_timeless = True
     items_field = "items"
 
-    def __init__(self, codec: Codec, version: TableVersion) -> None:
-        self.key = f"{codec.form}metadata/{version}"
+    def __init__(self, codec: Codec) -> None:
+        self.key = f"{codec.form}metadata"
         self._codec = codec
-        self._version = version.encode()
 
     def one(self, entry: Entry) -> bytes:
-        return self._object(self._codec.metadata(entry))
+        return only_metadata(self._codec.metadata(entry))
 
     item = one
 
@@ -33,19 +38,10 @@ class MetadataForm:
         return 0
 
     def head(self, list_meta: bytes) -> bytes:
-        return (
-            b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":['
-            % (self._version, list_meta)
-        )
+        return b'%s%s,"items":[' % (LIST_HEAD, list_meta)
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:  # noqa: ARG002 - Tables need it
         return self.one(entry)
 
     def bookmark(self, metadata: bytes) -> bytes:
-        return self._object(metadata)
-
-    def _object(self, metadata: bytes) -> bytes:
-        return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
-            self._version,
-            metadata,
-        )
+        return only_metadata(metadata)
