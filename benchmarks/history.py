@@ -31,7 +31,7 @@ from visibility_api.jobs.memory import save_history
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.reports.document import Point, Progress
-from visibility_api.store.state_file import StateFile
+from visibility_api.store.state_file import Bounds, StateFile
 from visibility_api.store.state_writer import Rhythm
 
 from .state import written_bytes
@@ -179,7 +179,7 @@ def _show_disk() -> None:
         for each in range(1000)
     ]
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
-        file = StateFile(Path(name), max_bytes=256 * 1024 * 1024)
+        file = StateFile(Path(name), Bounds(max_bytes=256 * 1024 * 1024, max_age_s=1e9))
         for turn in range(2):  # the first creates the rows
             if turn:
                 for number in range(1000, 1050):  # SQLite writes no page that is the same

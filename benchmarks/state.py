@@ -30,7 +30,7 @@ from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.reports.training_document import parse_document
 from visibility_api.store.memory import MemoryStore
-from visibility_api.store.state_file import StateFile
+from visibility_api.store.state_file import Bounds, StateFile
 from visibility_api.workloads.inventory import Inventory
 from visibility_api.workloads.objects import BatchJob, Pod
 
@@ -45,7 +45,7 @@ INTERVAL_S = 15
 INTERVALS = 4  # of which the first creates the rows
 STARTS = 5
 WEEK_S = 7 * 86400
-MAX_BYTES = 256 * 1024 * 1024
+BOUNDS = Bounds(max_bytes=256 * 1024 * 1024, max_age_s=1e9)
 
 
 async def show(jobs: int = JOBS) -> None:
@@ -77,7 +77,7 @@ async def _show_writing(jobs: int) -> None:
         return save(ref, state)
 
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
-        file = StateFile(Path(name), max_bytes=MAX_BYTES)
+        file = StateFile(Path(name), BOUNDS)
         encoding_s = writing_s = longest_s = 0.0
         state_bytes = seconds = 0
         written = 0

@@ -65,6 +65,7 @@ from visibility_api.serving.tls import Pair
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
+from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import StateWriter
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.job_pods import Pods
@@ -81,6 +82,15 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clients:
+    """The clients of kube-apiserver for each purpose; the same one unless other kubeconfigs are given."""
+
+    cluster: KubeClient
+    authentication: KubeClient
+    authorization: KubeClient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """The application to serve and the loops to run."""
 
@@ -94,7 +104,7 @@ class Assembly:
 
 def assemble(
     settings: Settings,
-    cluster: KubeClient,
+    clients: Clients,
     trust: RequestHeaderConfig,
     stopping: asyncio.Event,
     *,
@@ -112,16 +122,16 @@ def assemble(
     store = MemoryStore(base_revision=1)
     jobs = JobLog(store)
     directory = _DataDirectory(settings.data_dir, settings, jobs, metrics) if settings.data_dir else None
-    token_reviews = ReviewClient(cluster, TOKEN_REVIEWS, count=metrics.count_authn)
+    token_reviews = ReviewClient(clients.authentication, TOKEN_REVIEWS, count=metrics.count_authn)
     review_admission = ReviewAdmission()
     identity = f"{socket.gethostname()[:100]}_{settings.secure_port}"  # the host's name is the pod's
     table = KindTable(settings.kinds)
     table.load()
-    presence = Presence(cluster, table.now.asked, table.now.needed)
-    archive = _archive(settings, cluster) if settings.archive else None
+    presence = Presence(clients.cluster, table.now.asked, table.now.needed)
+    archive = _archive(settings, clients.cluster) if settings.archive else None
     given = Surroundings(
         settings=settings,
-        cluster=cluster,
+        cluster=clients.cluster,
         presence=presence,
         kinds=lambda: table.now,
         jobs=jobs,
@@ -141,7 +151,7 @@ def assemble(
     streams = LogStreams(jobs, epoch=lambda: role.epoch)
 
     def others(peers: PeerClient, _role: Role[OwnersTerm]) -> Others:
-        lease = Lease(cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
+        lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
 
         def drained(within_s: float) -> Awaitable[None]:
             return pushes.drained(within_s)
@@ -163,7 +173,7 @@ def assemble(
             drained=drained,
         )
 
-    rights = Rights(cluster, needed_by(settings), settings.namespaces)
+    rights = Rights(clients.cluster, needed_by(settings), settings.namespaces)
     role = Role(
         jobs,
         partial(build_term, given),
@@ -181,7 +191,9 @@ def assemble(
 
     request_metrics = RequestMetrics(registry)
     shares = new_shares(Limits())
-    authorizer = AccessReviewer(ReviewClient(cluster, ACCESS_REVIEWS, count=metrics.count_authz))
+    authorizer = AccessReviewer(
+        ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_authz)
+    )
     replica_reads = ReplicaReads(
         role, lambda: role.term.replicas if role.term is not None else None, peers, shares
     )
@@ -206,7 +218,7 @@ def assemble(
     log_tails = LogTails(
         find=store.get,
         authorizer=authorizer,
-        logs=LogEnds(cluster, timeout_s=settings.probe_timeout.total_seconds())
+        logs=LogEnds(clients.cluster, timeout_s=settings.probe_timeout.total_seconds())
         if "logs" in settings.sources
         else None,
     )
@@ -234,7 +246,7 @@ def assemble(
                 Check(
                     name="clock",
                     run=lambda: None,
-                    note=lambda: _clock_note(cluster.clock_ahead_s),
+                    note=lambda: _clock_note(clients.cluster.clock_ahead_s),
                     is_readiness_only=True,
                 ),
                 Check(
@@ -301,7 +313,7 @@ def assemble(
         ("presence of kinds", presence.run),
         ("review of rights", rights.run),
         ("watches of kinds that go", partial(resources.follow, presence, lambda: table.now)),
-        ("watch of the client CAs", trust.watch(cluster).run),
+        ("watch of the client CAs", trust.watch(clients.authentication).run),
         ("garbage collection", partial(_collect_garbage, partial(jobs.is_listed, ""))),
     ]
     if settings.otlp_endpoint:
@@ -376,9 +388,13 @@ class _DataDirectory:
     """The home of the log on disk."""
 
     def __init__(self, path: Path, settings: Settings, jobs: JobLog, metrics: Metrics) -> None:
+        bounds = Bounds(
+            max_bytes=settings.data_dir_max_mib * 1024 * 1024,
+            max_age_s=settings.data_dir_max_age.total_seconds(),
+        )
         self._log = jobs
         self._metrics = metrics
-        writer = self._writer = StateWriter(path, max_bytes=settings.data_dir_max_mib * 1024 * 1024)
+        writer = self._writer = StateWriter(path, bounds)
         metrics.is_degraded.set_function(lambda: writer.fault is not None)
         metrics.state_bytes.set_function(lambda: writer.size_bytes)
 

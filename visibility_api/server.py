@@ -18,13 +18,14 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import structlog
 import uvloop
 
 from visibility_api import __version__
 from visibility_api.archive.bucket import Unusable
-from visibility_api.assembly import Assembly, Loop, assemble
+from visibility_api.assembly import Assembly, Clients, Loop, assemble
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.trusted_proxy import ProxyRules, TrustedProxyFile
@@ -72,8 +73,8 @@ async def _serve(settings: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with contextlib.AsyncExitStack() as stack:
         try:
-            cluster = await stack.enter_async_context(await KubeClient.connect(settings.kubeconfig))
-            certificate = _certificate(settings, cluster)
+            clients = await _connect(settings, stack)
+            certificate = _certificate(settings, clients.cluster)
             pair = (
                 certificate.read() if isinstance(certificate, CertificateFiles) else await certificate.load()
             )
@@ -83,14 +84,16 @@ async def _serve(settings: Settings) -> None:
             expiry.require_valid()
             trust = RequestHeaderConfig(on_change=lambda trust: tls.trust(trust.ca_pem))
             proxy_file = _trusted_proxy(settings, trust)
-            await trust.load(cluster, tolerate_failure=settings.authentication_tolerate_lookup_failure)
+            await trust.load(
+                clients.authentication, tolerate_failure=settings.authentication_tolerate_lookup_failure
+            )
             listener = stack.enter_context(_listen(settings))
         except (AuthError, ClusterError, OSError) as error:
             raise StartFailed(str(error)) from error
         try:
             assembly = assemble(
                 settings,
-                cluster,
+                clients,
                 trust,
                 stopping,
                 certificates=lambda: tls.pairs,
@@ -140,6 +143,21 @@ async def _run(
         await asyncio.wait(loops)
         await assembly.end()
     log.info("stopped")
+
+
+async def _connect(settings: Settings, stack: contextlib.AsyncExitStack) -> Clients:
+    cluster = await stack.enter_async_context(await KubeClient.connect(settings.kubeconfig))
+
+    async def other(kubeconfig: Path | None) -> KubeClient:
+        if kubeconfig is None or kubeconfig == settings.kubeconfig:
+            return cluster
+        return await stack.enter_async_context(await KubeClient.connect(kubeconfig))
+
+    return Clients(
+        cluster=cluster,
+        authentication=await other(settings.authentication_kubeconfig),
+        authorization=await other(settings.authorization_kubeconfig),
+    )
 
 
 def _certificate(settings: Settings, cluster: KubeClient) -> CertificateFiles | CertificateSecret:

@@ -272,6 +272,8 @@ class VisibilityServer:
         return [
             *(sys.executable, *self._program, "serve"),
             *("--kubeconfig", str(kubeconfig)),
+            *("--authentication-kubeconfig", str(kubeconfig)),
+            *("--authorization-kubeconfig", str(kubeconfig)),
             *("--bind-address", "127.0.0.1"),
             *("--secure-port", str(self.port)),
             *("--tls-cert-file", str(self._serving.cert)),

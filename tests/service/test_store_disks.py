@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from visibility_api.store.state_file import ASIDE, StateFile
+from visibility_api.store.state_file import ASIDE, Bounds, StateFile
 
 _PRELUDE = """
 import asyncio, os, subprocess, sys
 from collections import Counter
 from pathlib import Path
+from visibility_api.store.state_file import Bounds
 from visibility_api.store.state_writer import Rhythm, StateWriter
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob
@@ -25,7 +26,8 @@ JOBS = [JobRef(resource="trainjobs", namespace="ns", name=f"job-{n}", uid=f"u-{n
 states, counted = dict.fromkeys(JOBS, first), Counter()
 
 def made():
-    return StateWriter(directory, max_bytes=2**24, rhythm=Rhythm(write_s=0.005, retry_s=0.01))
+    bounds = Bounds(max_bytes=2**24, max_age_s=3600.0)
+    return StateWriter(directory, bounds, rhythm=Rhythm(write_s=0.005, retry_s=0.01))
 
 writer = made()
 
@@ -74,7 +76,7 @@ asyncio.run(running(work))
 
 
 def states(directory: Path) -> set[int]:
-    file = StateFile(directory, max_bytes=2**24)
+    file = StateFile(directory, Bounds(max_bytes=2**24, max_age_s=3600.0))
     try:
         return {int(each.state) for each in file.load()}
     finally:

@@ -8,7 +8,7 @@ from tests.unit.resource_server import ALL, BERT, TABLE, ResourceServer
 
 _MATCH = "resourceVersionMatch"
 _KNOWN = '"metadata.name", "metadata.namespace", "status.phase"'
-_RV = 'the resourceVersion "{0}" is not a number of 64 bits'
+_RV = 'invalid resource version: "{0}" is not a number of 64 bits'
 
 
 @pytest.fixture

@@ -89,22 +89,23 @@ _TABLE = "application/json;as=Table;v={};g=meta.k8s.io"
 @pytest.mark.parametrize(
     ("accept", "target", "expected"),
     [
-        (KUBECTL_TABLE, Target.OBJECT, (JSON, "Table")),
-        (KUBECTL_TABLE, Target.LIST, (JSON, "Table")),
-        (KUBECTL_TABLE, Target.WATCH, (JSON, "Table")),
-        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Target.LIST, (YAML, "Table")),
-        (METADATA_CLIENT, Target.OBJECT, (JSON, "PartialObjectMetadata")),
-        (f"{_TABLE.format('v2')},application/yaml", Target.LIST, (YAML, None)),
-        ("application/json;stream=watch", Target.WATCH, (JSON, None)),
-        (None, Target.WATCH, (JSON, None)),
+        (KUBECTL_TABLE, Target.OBJECT, (JSON, "Table", "v1")),
+        (KUBECTL_TABLE, Target.LIST, (JSON, "Table", "v1")),
+        (KUBECTL_TABLE, Target.WATCH, (JSON, "Table", "v1")),
+        (_TABLE.format("v1beta1"), Target.LIST, (JSON, "Table", "v1beta1")),  # an old kubectl
+        ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Target.LIST, (YAML, "Table", "v1")),
+        (METADATA_CLIENT, Target.OBJECT, (JSON, "PartialObjectMetadata", "v1")),
+        (f"{_TABLE.format('v2')},application/yaml", Target.LIST, (YAML, None, "v1")),
+        ("application/json;stream=watch", Target.WATCH, (JSON, None, "v1")),
+        (None, Target.WATCH, (JSON, None, "v1")),
     ],
 )
 def test_the_form_is_that_of_the_first_clause_we_serve(
-    accept: str | None, target: Target, expected: tuple[str, str | None]
+    accept: str | None, target: Target, expected: tuple[str, str | None, str]
 ) -> None:
     """T1, R8, R9, R12, W2: one we lack disqualifies its clause only."""
     chosen = negotiate(accept, target=target)
-    assert (chosen.media_type, chosen.transform) == expected
+    assert (chosen.media_type, chosen.transform, chosen.version) == expected
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,14 @@ async def test_rows_carry_what_includeobject_asks_for(server: ResourceServer) ->
     assert objects["None"] is None
 
 
+async def test_v1beta1_is_served_under_its_own_name(server: ResourceServer) -> None:
+    """T1"""
+    server.put("bert")
+    answer = await server.get(TEAM, ("Accept", "application/json;as=Table;v=v1beta1;g=meta.k8s.io"))
+    assert answer.json()["apiVersion"] == "meta.k8s.io/v1beta1"
+    assert answer.json()["rows"][0]["object"]["apiVersion"] == "meta.k8s.io/v1beta1"
+
+
 async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:
     """T12"""
     for name, phase in (("a", Phase.SUCCEEDED), ("b", Phase.FAILED), ("c", Phase.RUNNING)):

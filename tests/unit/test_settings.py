@@ -214,8 +214,10 @@ def test_a_peer_that_is_no_name_is_refused(peer: str) -> None:
 
 def test_state_is_kept_where_a_directory_is_given() -> None:
     assert read_settings([]).data_dir is None
-    settings = read_settings(["--data-dir=/var/lib/x", "--data-dir-max-mib=64"])
+    settings = read_settings(["--data-dir=/var/lib/x", "--data-dir-max-mib=64", "--data-dir-max-age=720h"])
     assert (settings.data_dir, settings.data_dir_max_mib) == (Path("/var/lib/x"), 64)
+    assert settings.data_dir_max_age == timedelta(days=30)
+    assert shown(settings)["data_dir_max_age"] == "2592000s"
 
 
 @pytest.mark.parametrize(

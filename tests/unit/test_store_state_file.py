@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,11 +23,12 @@ from visibility_api.store.state_file import (
     FILE,
     MAX_STATE_BYTES,
     SCHEMA_VERSION,
+    Bounds,
     StateFile,
     Unavailable,
 )
 
-MAX_BYTES = 16 * 1024 * 1024
+BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
 
 
 def job(name: str, state: bytes = b"state", *, format_: int = 1) -> SavedJob:
@@ -35,8 +37,8 @@ def job(name: str, state: bytes = b"state", *, format_: int = 1) -> SavedJob:
 
 
 @contextlib.contextmanager
-def opened(directory: Path, max_bytes: int = MAX_BYTES) -> Iterator[StateFile]:
-    file = StateFile(directory, max_bytes=max_bytes)
+def opened(directory: Path, bounds: Bounds = BOUNDS) -> Iterator[StateFile]:
+    file = StateFile(directory, bounds)
     try:
         yield file
     finally:
@@ -180,16 +182,19 @@ def test_what_histories_have_gained_comes_in_order_and_goes_with_the_whole_histo
         assert file.load_points() == []
 
 
-def test_a_history_goes_with_its_job(tmp_path: Path) -> None:
+def test_a_history_goes_with_its_job_and_with_age(tmp_path: Path) -> None:
     with opened(tmp_path) as file:
         file.write([job("a"), job("b")], [], [job("a", b"past"), job("b", b"past")])
         file.write([], [job("a").ref])
         assert file.load_histories() == [job("b", b"past")]
+        file._connection.execute("UPDATE histories SET updated = 0")
+        assert file.prune() == 1
+        assert (file.load(), file.load_histories()) == ([job("b")], [])
 
 
 def test_histories_make_room_before_jobs_do(tmp_path: Path) -> None:
-    max_bytes = 512 * 1024
-    with opened(tmp_path, max_bytes) as file:
+    bounds = Bounds(max_bytes=512 * 1024, max_age_s=3600.0)
+    with opened(tmp_path, bounds) as file:
         file.write([job(f"j{n}") for n in range(50)], [])
         for n in range(50):
             file.write([], [], [job(f"j{n}", bytes(12 * 1024))])
@@ -223,14 +228,24 @@ def test_an_empty_file_is_a_new_one(tmp_path: Path) -> None:
 # --- bounds
 
 
+def test_rows_that_are_too_old_are_removed(tmp_path: Path) -> None:
+    written(tmp_path, job("old"), job("new"))
+    old = int(time.time() - BOUNDS.max_age_s - 10)
+    execute(f"UPDATE jobs SET updated = {old} WHERE name = 'old'")(tmp_path / FILE)
+    with opened(tmp_path) as file:
+        assert file.prune() == 1
+        assert file.prune() == 0
+    assert names(tmp_path) == {"new"}
+
+
 def test_at_its_size_limit_large_states_go_first_then_the_oldest(tmp_path: Path) -> None:
-    max_bytes = 1024 * 1024
+    bounds = Bounds(max_bytes=1024 * 1024, max_age_s=3600.0)
     large = b"x" * state_file.LARGE_STATE_BYTES * 2
-    with opened(tmp_path, max_bytes) as file:
+    with opened(tmp_path, bounds) as file:
         file.write([job(f"large-{number}", large) for number in range(2)], [])
         for number in range(2000):
             file.write([job(f"job-{number}", b"x" * 900)], [])
-    assert (tmp_path / FILE).stat().st_size <= max_bytes
+    assert (tmp_path / FILE).stat().st_size <= bounds.max_bytes
     kept = names(tmp_path)
     assert not {"large-0", "large-1"} & kept
     assert "job-1999" in kept
@@ -250,7 +265,7 @@ def test_a_second_process_is_told_that_the_directory_is_in_use(tmp_path: Path) -
     with opened(tmp_path) as file:
         file.write([job("a")], [])
         with pytest.raises(Unavailable, match=r"^another process uses it$"):
-            StateFile(tmp_path, max_bytes=MAX_BYTES)
+            StateFile(tmp_path, BOUNDS)
     assert names(tmp_path) == {"a"}
 
 
@@ -291,7 +306,7 @@ def test_a_directory_that_cannot_be_written_is_not_used(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o500)
     with unprivileged(), pytest.raises(Unavailable, match=r"^Permission denied$"):
-        StateFile(directory, max_bytes=MAX_BYTES)
+        StateFile(directory, BOUNDS)
 
 
 @pytest.mark.parametrize("name", ["", FILE, "lock"])
@@ -302,7 +317,7 @@ def test_something_else_in_its_place_is_named(name: str, tmp_path: Path) -> None
     else:
         directory.write_text("a file")
     with pytest.raises(Unavailable, match=r"^(Is a directory|File exists)$"):
-        StateFile(directory, max_bytes=MAX_BYTES)
+        StateFile(directory, BOUNDS)
 
 
 VIEW = """CREATE VIEW jobs AS
@@ -340,7 +355,7 @@ def test_rows_that_are_too_large_are_passed_over_and_all_together_are_bounded(
 
 def test_a_file_that_is_many_times_too_large_is_set_aside_unread(tmp_path: Path) -> None:
     written(tmp_path, job("bert"))
-    os.truncate(tmp_path / FILE, 5 * MAX_BYTES)
+    os.truncate(tmp_path / FILE, 5 * BOUNDS.max_bytes)
     assert loaded(tmp_path) == []
     assert len(list(tmp_path.glob(f"{ASIDE}*"))) == 1
 
@@ -351,14 +366,14 @@ def test_a_link_in_its_place_is_not_followed(name: str, tmp_path: Path) -> None:
     directory.mkdir()
     (directory / name).symlink_to(elsewhere)
     with pytest.raises(Unavailable, match=r"^Too many levels of symbolic links$"):
-        StateFile(directory, max_bytes=MAX_BYTES)
+        StateFile(directory, BOUNDS)
     assert not elsewhere.exists()
 
 
 def test_a_pipe_in_its_place_blocks_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FILE)
     with pytest.raises(Unavailable, match=r"^Invalid argument$"):
-        StateFile(tmp_path, max_bytes=MAX_BYTES)
+        StateFile(tmp_path, BOUNDS)
 
 
 def test_a_name_that_the_disk_has_damaged_keeps_no_other_job_out(tmp_path: Path) -> None:

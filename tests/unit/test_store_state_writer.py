@@ -19,10 +19,10 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, restore_points
 from visibility_api.jobs.observation import Addition
 from visibility_api.reports.document import Progress
-from visibility_api.store.state_file import FILE, StateFile
+from visibility_api.store.state_file import FILE, Bounds, StateFile
 from visibility_api.store.state_writer import Loaded, Rhythm, StateWriter
 
-MAX_BYTES = 16 * 1024 * 1024
+BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
 NOTHING = Loaded([], [], [])
 QUICK = Rhythm(write_s=0.001, retry_s=0.001)
 
@@ -42,7 +42,7 @@ class Server:
     writer: StateWriter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.writer = StateWriter(self.directory, max_bytes=MAX_BYTES, rhythm=self.rhythm)
+        self.writer = StateWriter(self.directory, BOUNDS, rhythm=self.rhythm)
 
     def report(self, name: str, state: bytes) -> None:
         self.states[name] = state
@@ -82,7 +82,7 @@ class Server:
 
 
 def kept(directory: Path, *, histories: bool = False) -> dict[str, bytes]:
-    file = StateFile(directory, max_bytes=MAX_BYTES)
+    file = StateFile(directory, BOUNDS)
     try:
         loaded = file.load_histories() if histories else file.load()
         return {each.ref.name: each.state for each in loaded}
@@ -148,7 +148,7 @@ async def test_one_jobs_fault_keeps_no_other_from_being_written(tmp_path: Path) 
 
 
 async def test_a_directory_in_use_is_taken_over_when_it_is_free_with_every_job(tmp_path: Path) -> None:
-    other = StateFile(tmp_path, max_bytes=MAX_BYTES)
+    other = StateFile(tmp_path, BOUNDS)
     server = Server(directory=tmp_path)
     with structlog.testing.capture_logs() as logged:
         assert await server.writer.load() == NOTHING

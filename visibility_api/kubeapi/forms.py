@@ -103,5 +103,5 @@ class Forms:
             return self.document
         if representation.transform == "Table":
             include = read_include_object(request)
-            return TableForm(self._codec, include, self._now)
-        return MetadataForm(self._codec)
+            return TableForm(self._codec, representation.version, include, self._now)
+        return MetadataForm(self._codec, representation.version)

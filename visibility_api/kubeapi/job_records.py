@@ -6,6 +6,8 @@ What the archive holds of a job is what was known of it then. It is served as it
 from __future__ import annotations
 
 import asyncio
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -39,11 +41,8 @@ from .history import encode_json, read_moment
 from .list_layout import layout_of, write_items
 from .list_options import ListOptions, read_include_object, read_list_options
 from .message import Authorizer, ResourceRequest, ResourceResponse
-from .metadata import LIST_HEAD, only_metadata
 from .negotiation import Representation, Target, negotiate_request
-from .paging import pack_token, unpack_token
 from .rendering import render
-from .table import table_head
 from .turns import Turns
 from .v1alpha1 import shown_time, status_of
 
@@ -73,7 +72,6 @@ _Summary = struct_of(models.RecordSummary)
 _encode = msgspec.json.Encoder().encode
 _VARY = ((b"vary", b"Accept"),)
 _HEAD = b'{"kind":"JobRecord","apiVersion":"%s",' % GROUP_VERSION.encode()
-_LIST_HEAD = b'{"kind":"JobRecordList","apiVersion":"%s","metadata":' % GROUP_VERSION.encode()
 _WHOLE = WholeHistory()
 _METRICS_IN_A_CELL = 3
 
@@ -320,7 +318,7 @@ class JobRecords:
             form = self._form(request, representation)
             body = form.head(_encode({"resourceVersion": "1"})) + form.items()(filed[1]) + b"]}"
         elif representation.transform is not None:
-            body = _only_metadata(filed[1])
+            body = _only_metadata(filed[1], representation.version)
         else:
             whole = await self._whole(request, filed)
             body = b'%s,"progress":%s}' % (filed[1].content[:-1], bytes(whole.progress))
@@ -381,7 +379,11 @@ class JobRecords:
         since, until = (self._moment(request, name) for name in ("since", "until"))
         after = None
         if options.continue_token:
-            after = msgspec.structs.astuple(unpack_token(options.continue_token, _Place))
+            try:
+                token = urlsafe_b64decode(options.continue_token.encode("ascii") + b"==")
+                after = msgspec.structs.astuple(msgspec.json.decode(token, type=_Place))
+            except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
+                raise errors.BadRequest("invalid continue token: continue key is not valid") from error
         return _Asked(options, since, until, cast(Any, after))
 
     def _moment(self, request: ResourceRequest, name: Literal["since", "until"]) -> str:
@@ -403,25 +405,33 @@ class _Form:
     def __init__(self, representation: Representation, include: str, now: datetime) -> None:
         self.key = representation.transform or "record"
         self.items_field = "rows" if self.key == "Table" else "items"
-        self._include, self._now = include, now
+        self._version, self._include, self._now = representation.version, include, now
 
     def moment(self) -> int:
         return 0  # no list of records is kept
 
     def head(self, list_meta: bytes) -> bytes:
+        kind, version, columns = b"JobRecordList", GROUP_VERSION, b""
+        if self.key != "record":
+            kind, version = b"PartialObjectMetadataList", f"meta.k8s.io/{self._version}"
         if self.key == "Table":
-            return table_head(list_meta, _encode([column.definition() for column in COLUMNS]))
-        return b'%s%s,"items":[' % (_LIST_HEAD if self.key == "record" else LIST_HEAD, list_meta)
+            kind = b"Table"
+            columns = b'"columnDefinitions":%s,' % _encode([column.definition() for column in COLUMNS])
+        head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,' % (kind, version.encode(), list_meta)
+        return b'%s%s"%s":[' % (head, columns, self.items_field.encode())
 
     def items(self) -> Callable[[Line], bytes]:
         if self.key == "Table":
             return self._row
-        return _only_metadata if self.key != "record" else attrgetter("content")
+        return self._metadata if self.key != "record" else attrgetter("content")
+
+    def _metadata(self, line: Line) -> bytes:
+        return _only_metadata(line, self._version)
 
     def _row(self, line: Line) -> bytes:
         carried = {"Object": line.content, "Metadata": b"", "None": b"null"}[self._include]
         cells = _encode(_cells(_read(line.content), self._now))
-        return b'{"cells":%s,"object":%s}' % (cells, carried or _only_metadata(line))
+        return b'{"cells":%s,"object":%s}' % (cells, carried or self._metadata(line))
 
 
 def _matches(options: ListOptions, line: Line) -> bool:
@@ -462,12 +472,17 @@ class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-def _only_metadata(line: Line) -> bytes:
-    return only_metadata(bytes(msgspec.json.decode(line.content, type=_MetadataOnly).metadata))
+def _only_metadata(line: Line, version: str) -> bytes:
+    metadata = msgspec.json.decode(line.content, type=_MetadataOnly).metadata
+    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
+        version.encode(),
+        bytes(metadata),
+    )
 
 
 def _token(line: Line) -> str:
-    return pack_token(_Place(ended=line.ended, name=line.name, uid=line.uid))
+    place = _Place(ended=line.ended, name=line.name, uid=line.uid)
+    return urlsafe_b64encode(_encode(place)).rstrip(b"=").decode()
 
 
 def _response(body: bytes, representation: Representation) -> ResourceResponse:

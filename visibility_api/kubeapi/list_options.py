@@ -133,7 +133,7 @@ def parse_revision(text: str) -> int | None:
         revision = int(text)
         if revision <= _MAX_UINT64:
             return revision
-    raise BadRequest(f"the resourceVersion {quote(text)} is not a number of 64 bits")
+    raise BadRequest(f"invalid resource version: {quote(text)} is not a number of 64 bits")
 
 
 def _first_values(request: ResourceRequest) -> Mapping[str, str]:

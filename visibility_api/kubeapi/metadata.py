@@ -6,14 +6,8 @@ from collections.abc import Callable
 
 from visibility_api.store import Entry
 
+from .negotiation import TableVersion
 from .v1alpha1 import Codec
-
-LIST_HEAD = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":'
-
-
-def only_metadata(metadata: bytes) -> bytes:
-    """A PartialObjectMetadata with this encoded `metadata`."""
-    return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":%s}' % metadata
 
 
 class MetadataForm:
@@ -22,12 +16,13 @@ class MetadataForm:
     is_timeless = True
     items_field = "items"
 
-    def __init__(self, codec: Codec) -> None:
-        self.key = f"{codec.form}metadata"
+    def __init__(self, codec: Codec, version: TableVersion) -> None:
+        self.key = f"{codec.form}metadata/{version}"
         self._codec = codec
+        self._version = version.encode()
 
     def one(self, entry: Entry) -> bytes:
-        return only_metadata(self._codec.metadata(entry))
+        return self._object(self._codec.metadata(entry))
 
     item = one
 
@@ -38,10 +33,19 @@ class MetadataForm:
         return 0
 
     def head(self, list_meta: bytes) -> bytes:
-        return b'%s%s,"items":[' % (LIST_HEAD, list_meta)
+        return (
+            b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":['
+            % (self._version, list_meta)
+        )
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:  # noqa: ARG002 - Tables need it
         return self.one(entry)
 
     def bookmark(self, metadata: bytes) -> bytes:
-        return only_metadata(metadata)
+        return self._object(metadata)
+
+    def _object(self, metadata: bytes) -> bytes:
+        return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
+            self._version,
+            metadata,
+        )

@@ -16,6 +16,7 @@ from .message import ResourceRequest
 
 MediaType = Literal["application/json", "application/yaml"]
 Transform = Literal["Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+TableVersion = Literal["v1", "v1beta1"]
 
 JSON: MediaType = "application/json"
 YAML: MediaType = "application/yaml"
@@ -59,10 +60,11 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Representation:
-    """The form of a response."""
+    """The form of a response. `version` is that of the transformation, v1 when there is none."""
 
     media_type: MediaType = JSON
     transform: Transform | None = None
+    version: TableVersion = "v1"
     pretty: bool = False
 
 
@@ -174,7 +176,8 @@ def _with_parameters(clause: Clause, media_type: MediaType, target: Target) -> R
     kind = clause.parameter("as")
     if not kind:
         return Representation(media_type=media_type, pretty=pretty)
-    if target is Target.PLAIN or clause.parameter("g") != _META_GROUP or clause.parameter("v") != "v1":
+    version = clause.parameter("v")
+    if target is Target.PLAIN or clause.parameter("g") != _META_GROUP or version not in ("v1", "v1beta1"):
         return None
     known: dict[str, Transform] = {
         "Table": "Table",
@@ -189,4 +192,9 @@ def _with_parameters(clause: Clause, media_type: MediaType, target: Target) -> R
         raise NotAcceptable("you requested PartialObjectMetadata, but the requested object is a list")
     if transform == "PartialObjectMetadataList" and target is not Target.LIST:
         raise NotAcceptable("you requested PartialObjectMetadataList, but the requested object is not a list")
-    return Representation(media_type=media_type, transform=transform, pretty=pretty)
+    return Representation(
+        media_type=media_type,
+        transform=transform,
+        version="v1beta1" if version == "v1beta1" else "v1",
+        pretty=pretty,
+    )

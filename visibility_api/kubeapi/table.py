@@ -20,6 +20,7 @@ from .age import UNKNOWN, age
 from .columns import Column, clock_moments
 from .list_options import IncludeObject
 from .metadata import MetadataForm
+from .negotiation import TableVersion
 from .v1alpha1 import Codec
 
 # How old the ages in a Table may be: as old as a list that was on its way for so long.
@@ -42,35 +43,33 @@ class _Row(NamedTuple):
     created_us: int | None
 
 
-def table_head(list_meta: bytes, definitions: bytes) -> bytes:
-    """A Table up to its first row, which ends with `]}`; both are encoded."""
-    return b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%s,"columnDefinitions":%s,"rows":[' % (
-        list_meta,
-        definitions,
-    )
-
-
 class TableForm:
     """Tables of one resource. The `object` of each row is as `includeObject` requests."""
 
     is_timeless = False
     items_field = "rows"
 
-    def __init__(self, codec: Codec, include: IncludeObject, now: Callable[[], datetime]) -> None:
-        self.key = f"{codec.form}table/{include}"
+    def __init__(
+        self, codec: Codec, version: TableVersion, include: IncludeObject, now: Callable[[], datetime]
+    ) -> None:
+        self.key = f"{codec.form}table/{version}/{include}"
+        self._version = version.encode()
         self._include = include
         self._codec = codec
         self._definitions = _definitions(tuple(codec.columns))
-        self._metadata = MetadataForm(codec)
+        self._metadata = MetadataForm(codec, version)
         self._now = now
         self._row_key = f"row {self.key}"
 
     def one(self, entry: Entry) -> bytes:
         """The Table of a single object, with the object's own revision."""
-        return self._table(entry, self._definitions)
+        return self._table(b'{"resourceVersion":"%d"}' % entry.revision, self._definitions, self.item(entry))
 
     def head(self, list_meta: bytes) -> bytes:
-        return table_head(list_meta, self._definitions)
+        return (
+            b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":['
+            % (self._version, list_meta, self._definitions)
+        )
 
     def item(self, entry: Entry) -> bytes:
         """One row, with the ages of now."""
@@ -101,14 +100,16 @@ class TableForm:
     def event(self, entry: Entry, *, is_first: bool) -> bytes:
         """The Table of one event; only the first of a stream has column definitions, which kubectl reuses."""
         definitions = self._definitions if is_first else b"null"
-        return self._table(entry, definitions)
+        return self._table(b'{"resourceVersion":"%d"}' % entry.revision, definitions, self.item(entry))
 
     def bookmark(self, metadata: bytes) -> bytes:
-        return table_head(metadata, b"null") + b"]}"
+        return self._table(metadata, b"null", b"")
 
-    def _table(self, entry: Entry, definitions: bytes) -> bytes:
-        head = table_head(b'{"resourceVersion":"%d"}' % entry.revision, definitions)
-        return b"%s%s]}" % (head, self.item(entry))
+    def _table(self, metadata: bytes, definitions: bytes, row: bytes) -> bytes:
+        return (
+            b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}'
+            % (self._version, metadata, definitions, row)
+        )
 
     def _row(self, entry: Entry) -> _Row:
         moments = [None if each is None else _micros(each) for each in clock_moments(entry.document)]

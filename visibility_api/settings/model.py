@@ -69,6 +69,12 @@ class Settings(BaseSettings):
         default=None,
         description="kubeconfig file for kube-apiserver. Without it the pod's service account is used",
     )
+    authentication_kubeconfig: File = Field(
+        default=None, description="kubeconfig file for TokenReviews. Without it --kubeconfig applies"
+    )
+    authorization_kubeconfig: File = Field(
+        default=None, description="kubeconfig file for SubjectAccessReviews. Without it --kubeconfig applies"
+    )
     authentication_tolerate_lookup_failure: Switch = Field(
         default=False,
         description="start even if the ConfigMap extension-apiserver-authentication cannot be read. Then"
@@ -197,6 +203,10 @@ class Settings(BaseSettings):
         default=256,  # 10,000 jobs have some 20
         description="size limit of the state in --data-dir, in MiB, 16 to 65536. At it large and old states"
         " are removed first",
+    )
+    data_dir_max_age: Annotated[timedelta, duration(3600, 87600 * 3600), Metavar("DURATION")] = Field(
+        default=timedelta(days=90),
+        description="the state of a job that has not changed for so long is removed from --data-dir",
     )
     archive: Annotated[str, AfterValidator(archive_location), Metavar("LOCATION")] = Field(
         default="",

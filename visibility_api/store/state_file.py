@@ -16,6 +16,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -91,13 +92,21 @@ class _Foreign(Exception):
     """The file is not one that this version can read; the message says what it is."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of the file."""
+
+    max_bytes: int
+    max_age_s: float  # a row that was not written for so long is removed
+
+
 class StateFile:
     """The open file; it holds the lock of its directory until `close`."""
 
-    def __init__(self, directory: Path, *, max_bytes: int) -> None:
+    def __init__(self, directory: Path, bounds: Bounds) -> None:
         """Opens the file, or makes it. Raises Unavailable."""
         self._path = directory / FILE
-        self._max_bytes = max_bytes
+        self._bounds = bounds
         with self._translated():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _locked(directory / LOCK) as self._lock:
@@ -127,8 +136,6 @@ class StateFile:
         left = MAX_LOADED_BYTES
         loaded: list[tuple[str, bytes]] = []
         with self._translated():
-            # Those of jobs without a state may be of jobs that were deleted.
-            self._connection.execute(f"DELETE FROM points WHERE uid NOT IN (SELECT uid FROM {_JOBS})")  # noqa: S608
             for uid, points in self._connection.execute(
                 "SELECT uid, points FROM points"
                 " WHERE typeof(points) = 'blob' AND length(points) <= ? ORDER BY id",
@@ -178,6 +185,16 @@ class StateFile:
                     raise
                 self._evict()
                 self._write(rows, past, gone, gained)
+
+    def prune(self) -> int:
+        """Remove rows that are too old; how many. Raises Unavailable."""
+        oldest = int(time.time() - self._bounds.max_age_s)
+        with self._translated(), self._transaction() as connection:
+            connection.execute(f"DELETE FROM points WHERE uid NOT IN (SELECT uid FROM {_JOBS})")  # noqa: S608
+            return sum(
+                connection.execute(f"DELETE FROM {table} WHERE updated < ?", (oldest,)).rowcount  # noqa: S608
+                for table in _TABLES
+            )
 
     def _write(
         self,
@@ -263,14 +280,14 @@ class StateFile:
             os.close(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        if found.st_size > _MOST_TIMES * self._max_bytes:
+        if found.st_size > _MOST_TIMES * self._bounds.max_bytes:
             raise _Foreign("it is much larger than its limit")
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         # Names that a disk has damaged are those of no job; they are no reason to read none.
         connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 2 * MAX_STATE_BYTES)
         try:
-            _prepare(connection, max_bytes=self._max_bytes)
+            _prepare(connection, max_bytes=self._bounds.max_bytes)
         except BaseException:
             connection.close()
             raise

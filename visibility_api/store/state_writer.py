@@ -23,7 +23,7 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.memory import SavedJob, save_points
 from visibility_api.jobs.observation import Addition
 
-from .state_file import StateFile, Unavailable
+from .state_file import Bounds, StateFile, Unavailable
 
 log = structlog.get_logger("visibility.state")
 
@@ -41,6 +41,7 @@ class Rhythm:
 
     write_s: float = 0.5  # between two batches: with the time that one takes, a kill loses less than a second
     retry_s: float = 15.0  # while the directory cannot be used
+    prune_s: float = 3600.0
     hanging_s: float = 30.0  # a write that takes longer is reported: the disk does not answer
     slice_s: float = 0.005  # of the event loop, while the states of one batch are collected
     close_s: float = 5.0  # for the last batch
@@ -74,9 +75,9 @@ class StateWriter:
     Until `run` is called nothing is written. `changed` and `gone` only note a job.
     """
 
-    def __init__(self, directory: Path, *, max_bytes: int, rhythm: Rhythm = Rhythm()) -> None:
+    def __init__(self, directory: Path, bounds: Bounds, *, rhythm: Rhythm = Rhythm()) -> None:
         self._directory = directory
-        self._max_bytes = max_bytes
+        self._bounds = bounds
         self._rhythm = rhythm
         self._file: StateFile | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="state")
@@ -87,6 +88,7 @@ class StateWriter:
         self._written: dict[JobRef, int] = {}  # hash of the state that the file has: none is written twice
         self._fault: str | None = None
         self._began: float | None = None  # of a call of the thread that is under way
+        self._pruned_at = 0.0
         self.size_bytes = 0  # of the file, after the last batch
 
     @property
@@ -273,12 +275,14 @@ class StateWriter:
 
     def _open(self) -> StateFile:
         if self._file is None:
-            self._file = StateFile(self._directory, max_bytes=self._max_bytes)
+            self._file = StateFile(self._directory, self._bounds)
         return self._file
 
     def _load(self) -> Loaded:
         file = self._open()
         try:
+            file.prune()
+            self._pruned_at = time.monotonic()
             return Loaded(file.load(), file.load_histories(), file.load_points())
         except Unavailable:
             self._drop()
@@ -289,6 +293,9 @@ class StateWriter:
         try:
             if any(batch):
                 file.write(batch.states, batch.gone, batch.histories, _encoded(batch.points))
+            if time.monotonic() - self._pruned_at > self._rhythm.prune_s:
+                self._pruned_at = time.monotonic()
+                file.prune()
             self.size_bytes = file.size_bytes
         except Unavailable:
             self._drop()
