@@ -80,8 +80,10 @@ class Jobs:
 
     def chosen(self, representation: Representation) -> Form:
         if representation.transform == "Table":
-            return TableForm(Codec(TrainJobKind.served), "Metadata", lambda: self.now)
-        return self.form if representation.transform is None else MetadataForm(Codec(TrainJobKind.served))
+            return TableForm(Codec(TrainJobKind.served), "v1", "Metadata", lambda: self.now)
+        return (
+            self.form if representation.transform is None else MetadataForm(Codec(TrainJobKind.served), "v1")
+        )
 
     def put_of_team(self, number: int, team: str) -> None:
         self.store.put(document(f"job-{number:04d}", labels={"team": team}))
