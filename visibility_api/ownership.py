@@ -15,8 +15,9 @@ from typing import Any
 
 import structlog
 
+from visibility_api.archive.backlog import Backlog, Encoded
 from visibility_api.archive.bucket import Bucket
-from visibility_api.archive.keeper import Encoded, Keeper, Retention, Waiting
+from visibility_api.archive.keeper import Keeper, Retention
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
@@ -83,7 +84,7 @@ class Archive:
     namespaces: Namespaces
     retention: Retention
     # Deleted jobs that wait to be written: they outlive a term.
-    deleted: dict[JobRef, Waiting] = field(default_factory=dict)
+    deleted: Backlog = field(default_factory=Backlog)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.jobs import NOW, document
+from visibility_api.archive.backlog import MAX_WAITING_BYTES, Backlog
 from visibility_api.archive.bucket import MAX_OBJECT_BYTES, Bucket, Unavailable
-from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, write_lines
-from visibility_api.archive.keeper import DROPPED, MAX_WAITING_BYTES, SETTLED_S, Keeper, Retention, Waiting
+from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, read_lines, write_lines
+from visibility_api.archive.keeper import AT_ONCE, DROPPED, SETTLED_S, Keeper, Retention
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.archive.shelf import LISTED_S, Shelf
 from visibility_api.auth.errors import AccessDenied
@@ -54,7 +56,7 @@ class Past:
         self.cluster = Cluster()
         self.bucket = Bucket(str(directory))
         self.is_owner = True
-        self.deleted: dict[JobRef, Waiting] = {}
+        self.deleted = Backlog()
         self.keeper = self.new_keeper(retention, deleted=self.deleted)
         namespaces = Namespaces(self.cluster, clock=lambda: self.now)
         self.shelf = Shelf(self.bucket, namespaces, clock=lambda: self.now)
@@ -62,9 +64,7 @@ class Past:
         self.may_read_logs = True
         self.records = JobRecords(self.shelf, self, now=lambda: NOW)
 
-    def new_keeper(
-        self, retention: Retention = YEAR, *, deleted: dict[JobRef, Waiting] | None = None
-    ) -> Keeper:
+    def new_keeper(self, retention: Retention = YEAR, *, deleted: Backlog | None = None) -> Keeper:
         def count(outcome: str, jobs: int) -> None:
             self.counted[outcome] = self.counted.get(outcome, 0) + jobs
 
@@ -253,14 +253,63 @@ def test_an_index_has_the_jobs_that_ended_last_and_a_record_few_labels() -> None
     assert len(encode_record(shown, None, False, "TrainJob").line) < 8192
 
 
-async def test_of_deleted_jobs_a_bounded_number_of_bytes_waits(past: Past) -> None:
+async def test_of_deleted_jobs_a_bounded_number_of_bytes_waits_and_who_has_most_loses_first(
+    past: Past,
+) -> None:
+    past.delete(past.show(namespace="team-b"))  # the oldest
     large = (("m", "1" * 60),) * 256
     count = 0
     while past.counted.get(DROPPED, 0) == 0:
         count += 1
         message = "x" * (1024 * 1024)
         past.delete(past.show(name=f"job-{count}", message=message, metrics=large))
-    assert len(past.keeper) == count - 1 >= MAX_WAITING_BYTES // (2 * 1024 * 1024)
+    assert len(past.keeper) == count >= MAX_WAITING_BYTES // (2 * 1024 * 1024)
+    await past.settle()
+    assert len(await past.names("team-b")) == 1
+    assert "job-1-uid-of-t" not in await past.names()
+
+
+async def test_a_flood_of_one_namespace_holds_up_no_record_of_another(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An object store takes 50 ms for each, so 20 a second are written."""
+    put, written = past.bucket.put, list[str]()
+
+    async def noting(path: str, content: bytes) -> None:
+        written.append(path)
+        await put(path, content)
+
+    monkeypatch.setattr(past.bucket, "put", noting)
+    for number in range(2 * AT_ONCE):
+        past.delete(past.show(name=f"job-{number}", namespace="team-b"))
+    past.delete(past.show(name="deleted"))
+    past.show(name="ended", phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    mine = [number for number, path in enumerate(written) if "records/team-a" in path]
+    assert len(mine) == 2
+    assert mine[-1] <= AT_ONCE  # and one index
+    assert len(past.keeper) == 0
+
+
+async def test_a_namespace_whose_index_takes_long_waits_and_others_do_not(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of 50,000 jobs takes a fifth of a second each time; Python can do nothing else meanwhile."""
+
+    def slow(content: bytes) -> dict[str, Line]:
+        past.now += 0.25
+        return read_lines(content)
+
+    monkeypatch.setattr("visibility_api.archive.keeper.read_lines", slow)
+    past.delete(past.show())
+    await past.keeper.write()
+    past.delete(past.show(name="next"))
+    past.delete(past.show(namespace="team-b"))
+    await past.keeper.write()
+    assert len(past.keeper) == 1
+    past.now += 2.5
+    await past.keeper.write()
+    assert len(past.keeper) == 0
 
 
 def _age(past: Past, days: int) -> Callable[[str], None]:
@@ -361,6 +410,29 @@ async def test_a_log_that_does_not_come_holds_up_no_record_of_the_round(
     assert await past.names("team-b") == ["gone-98765432"]
 
 
+async def test_slow_logs_of_one_namespace_cost_another_none(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = asyncio.Event()
+
+    async def read_log(document: JobProgress) -> bytes | None:
+        if document.job.ref.namespace == "team-a":
+            read.set()
+            return None
+        return await asyncio.Future()
+
+    monkeypatch.setattr("visibility_api.archive.keeper.LOGS_S", 3600.0)
+    monkeypatch.setattr(past.keeper, "_read_log", read_log)
+    for number in range(50):
+        past.show(name=f"slow-{number}", namespace="team-b", phase=Phase.FAILED, ended_at=NOW)
+    past.show(phase=Phase.FAILED, ended_at=NOW)
+    past.now += SETTLED_S + 1
+    round_ = asyncio.create_task(past.keeper.write())
+    async with asyncio.timeout(5):
+        await read.wait()
+    round_.cancel()
+
+
 async def test_the_next_owner_reads_no_log_of_a_job_that_is_there(past: Past) -> None:
     past.show(name="bert", uid="0123456789", phase=Phase.FAILED, ended_at=NOW)
     await past.settle()
@@ -410,3 +482,46 @@ async def test_an_index_is_read_once_while_it_does_not_change(
         past.now += LISTED_S + 1
         await past.names()
     assert len(reads) == 1
+
+
+async def test_an_index_is_in_memory_once_however_many_ask_for_it(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of 50,000 jobs takes 24 MiB, and as much again for its lines."""
+    past.show(phase=Phase.SUCCEEDED, ended_at=NOW)
+    await past.settle()
+    get, reads = past.bucket.get, 0
+
+    async def counting(path: str) -> bytes | None:
+        nonlocal reads
+        reads += 1
+        return await get(path)
+
+    monkeypatch.setattr(past.bucket, "get", counting)
+    await asyncio.gather(*(past.names() for _ in range(20)))
+    assert reads == 1
+
+
+async def test_of_large_indexes_of_a_namespace_one_is_read_at_a_time(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in range(4):
+        shown = document(name=f"j{day}", phase=Phase.FAILED, ended_at=NOW)
+        made = replace(shown, job=replace(shown.job, created_at=NOW + timedelta(days=day)))
+        past.jobs[made.job.ref] = made
+        past.keeper.changed(made)
+    await past.settle()
+    get, now_read, most = past.bucket.get, 0, 0
+
+    async def counting(path: str) -> bytes | None:
+        nonlocal now_read, most
+        now_read += 1
+        most = max(most, now_read)
+        found = await get(path)
+        now_read -= 1
+        return found
+
+    monkeypatch.setattr(past.bucket, "get", counting)
+    monkeypatch.setattr("visibility_api.archive.shelf.LARGE_BYTES", 1)
+    assert len(await past.names()) == 4
+    assert most == 1

@@ -2,6 +2,7 @@
 
 The owner of the jobs does. A record is written before its line in the index, so that every line has one.
 While the archive cannot be used jobs wait here; of those that are deleted meanwhile so many bytes at most.
+Namespaces take turns: thousands of jobs of one hold up, or cost, no record or log of another.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from itertools import islice, zip_longest
+from typing import TypeVar
 
 import structlog
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ClusterError
 
+from .backlog import Backlog, Encoded, Waiting
 from .bucket import Bucket, Found, Unavailable
 from .index import (
     INDEX,
@@ -48,7 +52,11 @@ PRUNE_S = 3600.0
 AT_ONCE = 100  # jobs of one round
 SLICE = 500  # objects, between which other tasks run
 LOGS_AT_ONCE, LOGS_S = 8, 10.0  # of one round: a node that is slow holds up no record
-MAX_WAITING_BYTES = 64 * 1024 * 1024  # records of deleted jobs
+# Of the time that a namespace's index is read and made anew; between two rounds it waits for the rest.
+INDEX_SHARE = 0.1
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 WRITTEN, UNCHANGED, FAILED, DROPPED = "Written", "Unchanged", "Failed", "Dropped"
 
@@ -59,21 +67,6 @@ class Retention:
 
     age: timedelta  # since anything of the day was written
     bytes_of_namespace: int
-
-
-class Encoded(NamedTuple):
-    """A job as it is archived, as compact JSON."""
-
-    line: bytes  # what a list shows
-    record: bytes  # all of it
-
-
-class Waiting(NamedTuple):
-    """What waits to be written. `encoded` None: the job exists still, so it is made when its turn comes."""
-
-    ref: JobRef
-    created_at: datetime | None
-    encoded: Encoded | None
 
 
 # Takes a job's document, its history and whether it was deleted before it ended.
@@ -97,7 +90,7 @@ class Keeper:
         find: Callable[[JobRef], JobProgress | None],
         history: Callable[[JobRef], JobHistory | None],
         may_write: Callable[[], bool],
-        deleted: dict[JobRef, Waiting] | None = None,
+        deleted: Backlog | None = None,
         count: Callable[[str, int], None] = lambda _outcome, _jobs: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -108,8 +101,10 @@ class Keeper:
         self._attempts: dict[JobRef, int] = {}  # of jobs that go on
         self._done: set[JobRef] = set()  # that have ended, and are written as they are
         self._written: set[JobRef] = set()  # by this process: a change of theirs is written again
-        self._deleted = deleted if deleted is not None else {}
-        self._deleted_bytes = sum(len(each.encoded.record) for each in self._deleted.values() if each.encoded)
+        self._deleted = deleted if deleted is not None else Backlog()
+        self._turns: dict[str, int] = {}  # when each namespace that waits had its last one
+        self._turn = 0
+        self._rests: dict[str, float] = {}  # until when a namespace waits
         self._pruned_at: float | None = None
         self.fault: str | None = None  # why nothing is written now; None while all is well
 
@@ -140,13 +135,7 @@ class Keeper:
         except Exception as error:  # of one job: decision 0005
             log.error("deleted job not archived", job=str(ref), **describe_fault(error))
             return
-        self._deleted[ref] = Waiting(ref, document.job.created_at, encoded)
-        self._deleted_bytes += len(encoded.record)
-        while self._deleted_bytes > MAX_WAITING_BYTES:
-            oldest = next(iter(self._deleted))
-            self._take(oldest)
-            self._count(DROPPED, 1)
-            log.error("deleted job not archived: too many wait for the archive", job=str(oldest))
+        self._wait(Waiting(ref, document.job.created_at, encoded))
 
     async def run(self) -> None:
         """For ever; what is due at the end of this call is still written, if the archive answers at once."""
@@ -171,7 +160,7 @@ class Keeper:
             if self._pruned_at is None or self._clock() - self._pruned_at >= PRUNE_S:
                 self._pruned_at = self._clock()
                 await self.prune()  # first: a day that cannot be written may be due to go
-            while batch := self._next():
+            while batch := self._next(is_last=is_last):
                 await self._write(batch, is_last=is_last)
         except (Unavailable, ClusterError) as error:
             self._fail(str(error))
@@ -209,27 +198,44 @@ class Keeper:
                 await self._bucket.delete(each.path)
             log.info("day of the archive removed", namespace=place.namespace, day=place.day)
 
-    def _next(self) -> list[Waiting]:
-        batch = [self._take(ref) for ref in list(self._deleted)[:AT_ONCE]]
+    def _next(self, *, is_last: bool) -> list[Waiting]:
+        """Namespaces in turn, and in each of them those that are deleted and those that have ended."""
         now = self._clock()
-        for ref in [ref for ref, at in self._due.items() if at <= now][: AT_ONCE - len(batch)]:
+        self._rests = {namespace: until for namespace, until in self._rests.items() if until > now}
+        due: dict[str, list[JobRef]] = {}
+        for ref, at in self._due.items():
+            if at <= now:
+                due.setdefault(ref.namespace, []).append(ref)
+        namespaces = {*due, *self._deleted.namespaces}
+        self._turns = {namespace: self._turns.get(namespace, 0) for namespace in namespaces}
+        lines = [
+            _in_turn(islice(self._deleted.of(namespace), AT_ONCE), due.get(namespace, [])[:AT_ONCE])
+            for namespace in sorted(namespaces, key=self._turns.__getitem__)
+            if is_last or namespace not in self._rests
+        ]
+        batch: list[Waiting] = []
+        self._turn += 1
+        for ref in _in_turn(*lines)[:AT_ONCE]:
+            self._turns[ref.namespace] = self._turn
+            if ref in self._deleted:
+                batch.append(self._deleted.take(ref))
+                continue
             del self._due[ref]
             if (document := self._find(ref)) is not None:
                 batch.append(Waiting(ref, document.job.created_at, None))
         return batch
 
-    def _take(self, ref: JobRef) -> Waiting:
-        kept = self._deleted.pop(ref)
-        self._deleted_bytes -= len(kept.encoded.record) if kept.encoded is not None else 0
-        return kept
+    def _wait(self, kept: Waiting) -> None:
+        for ref in self._deleted.add(kept):
+            self._count(DROPPED, 1)
+            log.error("deleted job not archived: too many wait for the archive", job=str(ref))
 
     def _put_back(self, batch: Iterable[Waiting]) -> None:
         for kept in batch:
             if kept.encoded is None:
                 self._due.setdefault(kept.ref, 0.0)
             elif kept.ref not in self._deleted:
-                self._deleted[kept.ref] = kept
-                self._deleted_bytes += len(kept.encoded.record)
+                self._wait(kept)
 
     async def _write(self, batch: list[Waiting], *, is_last: bool) -> None:
         """What one day cannot take does not hold up the others: it comes last the next time. Raises
@@ -271,33 +277,36 @@ class Keeper:
         """Of jobs that exist, after their records. Raises Unavailable."""
         if self._read_log is None or not shown:
             return
-        turns, read_log = asyncio.Semaphore(LOGS_AT_ONCE), self._read_log
+        read_log, queue = self._read_log, FairQueue[JobRef](at_a_time=LOGS_AT_ONCE, per_node=LOGS_AT_ONCE)
+        for ref in shown:
+            queue.push(ref, namespace=ref.namespace, node=None)
+        found: dict[JobRef, bytes | None] = {}
 
-        async def read(ref: JobRef) -> bytes | None:
-            async with turns:
-                document = self._find(ref)
-                return None if document is None else await read_log(document)
-
-        reads = {asyncio.create_task(read(ref), name=f"log of {ref}"): ref for ref in shown}
-        try:
-            done, _ = await asyncio.wait(reads, timeout=LOGS_S)
-        finally:
-            for each in reads:
-                each.cancel()
-        for each in done:
-            ref = reads[each]
+        async def read(ref: JobRef) -> None:
             try:
-                content = each.result()
+                document = self._find(ref)
+                found[ref] = None if document is None else await read_log(document)
             except Exception as error:  # of one job: decision 0005
                 log.error("log of a job not archived", job=str(ref), **describe_fault(error))
-                continue
+            queue.release(ref)
+            begin()
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOGS_S), asyncio.TaskGroup() as group:
+
+                def begin() -> None:
+                    while (ref := queue.pop()) is not None:
+                        group.create_task(read(ref), name=f"log of {ref}")
+
+                begin()
+        for ref, content in found.items():
             if content is not None:
                 await self._bucket.put(shown[ref].log_path(ref.uid), content)
 
     async def _write_day(self, place: Place, batch: Iterable[Waiting]) -> list[JobRef]:
         """Which jobs that exist have a new record."""
         content = await self._bucket.get(place.index_path) or b""
-        lines = await asyncio.to_thread(read_lines, content)
+        lines = await self._aside(place, read_lines, content)
         news: dict[str, Line] = {}
         shown: list[JobRef] = []  # as they are now
         renewed: list[JobRef] = []  # of these
@@ -326,7 +335,7 @@ class Keeper:
             if kept.encoded is None:
                 shown.append(kept.ref)
         if news:
-            index = await asyncio.to_thread(write_lines, (lines | news).values())
+            index = await self._aside(place, write_lines, (lines | news).values())
             await self._bucket.put(place.index_path, index)
             self._count(WRITTEN, len(news))
         for ref in shown:  # not before: until then a job that is deleted has to be written once more
@@ -336,7 +345,21 @@ class Keeper:
                     self._done.add(ref)
         return renewed
 
+    async def _aside(self, place: Place, function: Callable[[A], T], argument: A) -> T:
+        """In the thread that all share. What it takes is the namespace's to wait for."""
+        began = self._clock()
+        found = await asyncio.to_thread(function, argument)
+        now = self._clock()
+        until = max(now, self._rests.get(place.namespace, now)) + (now - began) * (1 / INDEX_SHARE - 1)
+        self._rests[place.namespace] = until
+        return found
+
     def _fail(self, reason: str) -> None:
         if reason != self.fault:
             log.error("archive cannot be used, jobs wait for it", reason=reason, waiting=len(self))
         self.fault = reason
+
+
+def _in_turn(*lines: Iterable[JobRef]) -> list[JobRef]:
+    """The first of each, then the second of each."""
+    return [ref for turn in zip_longest(*lines) for ref in turn if ref is not None]

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
+from weakref import WeakValueDictionary
 
 import structlog
 from cachetools import LRUCache, TTLCache
@@ -20,6 +21,7 @@ log = structlog.get_logger("visibility.archive")
 
 MAX_CACHED_BYTES = 96 * 1024 * 1024  # of indexes
 READ_AT_ONCE = 16  # indexes; then other tasks run
+LARGE_BYTES = 256 * 1024  # compressed: 5,000 jobs
 MAX_LINES = 400_000  # of one list, half a GiB
 LISTED_S = 5.0  # a job that has ended is in lists so much later
 _PER_LINE_BYTES = 400  # beside its content
@@ -36,6 +38,8 @@ class Shelf:
         self._bucket, self._namespaces = bucket, namespaces
         self._lines: LRUCache[str, tuple[str, list[Line]]] = LRUCache(MAX_CACHED_BYTES, getsizeof=_size)
         self._listed: TTLCache[str, list[Found]] = TTLCache(1024, LISTED_S, timer=clock)
+        # By path, and of large ones by namespace: each is read once for all who ask, and of those one by one.
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def lines(self, namespace: str | None) -> Iterator[Filed]:
         """The jobs of a namespace, or of all: those that ended last first, each found as it is asked for.
@@ -89,17 +93,20 @@ class Shelf:
                 for each in listed[start : start + READ_AT_ONCE]
                 if (place := place_of(each.path)) is not None
             ]
-            lines = await asyncio.gather(*(self._read(each) for _, each in some))
+            lines = await asyncio.gather(*(self._read(place, each) for place, each in some))
             days += [(place, each) for (place, _), each in zip(some, lines, strict=True)]
             size += sum(map(len, lines))
             if size > MAX_LINES:
                 raise Unavailable(f"more than {MAX_LINES} jobs are to be looked through: ask by namespace")
         return days
 
-    async def _read(self, found: Found) -> Sequence[Line]:
-        tag, lines = self._lines.get(found.path, ("", []))
-        if tag == found.tag and tag:
-            return lines
+    async def _read(self, place: Place, found: Found) -> Sequence[Line]:
+        key = place.namespace if found.size_bytes > LARGE_BYTES else found.path
+        async with self._reading.setdefault(key, asyncio.Lock()):
+            tag, lines = self._lines.get(found.path, ("", []))
+            return lines if tag == found.tag and tag else await self._read_anew(found)
+
+    async def _read_anew(self, found: Found) -> Sequence[Line]:
         try:
             content = await self._bucket.get(found.path) or b""
         except Damaged as error:  # said once: what was read of it is kept

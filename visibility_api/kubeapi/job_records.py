@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from visibility_api.archive.backlog import Encoded
 from visibility_api.archive.bucket import Unavailable
 from visibility_api.archive.index import Line, is_part
-from visibility_api.archive.keeper import Encoded
 from visibility_api.archive.shelf import Filed, Shelf
 from visibility_api.auth.identity import log_of
 from visibility_api.errors import status as errors
