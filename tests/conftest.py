@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
@@ -53,6 +55,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Three processes a core: most of what a test of a cluster takes, it waits for others."""
     return 3 * (os.cpu_count() or 1)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the tests once, a share on each core, before each of many processes would compile them all."""
+    config, cores = session.config, os.cpu_count() or 1
+    is_one_of_many = hasattr(config, "workerinput")
+    if is_one_of_many or not config.getoption("numprocesses", None) or sys.dont_write_bytecode:
+        return
+    named = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
+    tests = {each for path in named for each in (path.rglob("test_*.py") if path.is_dir() else [path])}
+    tests = {test for test in tests if "frameworks" not in test.parts}  # what they import is large
+    stale = sorted(test for test in tests if not _is_compiled(test))
+    children = []
+    for share in range(cores) if stale else ():
+        child = os.fork()
+        if child:
+            children.append(child)
+            continue
+        for test in stale[share::cores]:
+            with contextlib.suppress(BaseException):  # it is told where the test is collected
+                importlib.import_module(".".join(test.relative_to(config.rootpath).with_suffix("").parts))
+        os._exit(0)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+def _is_compiled(test: Path) -> bool:
+    kept_as = f"{test.stem}.{sys.implementation.cache_tag}-pytest-{pytest.__version__}.pyc"
+    kept = test.parent / "__pycache__" / kept_as
+    return kept.exists() and kept.stat().st_mtime >= test.stat().st_mtime
 
 
 def pytest_configure() -> None:
