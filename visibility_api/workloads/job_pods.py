@@ -16,6 +16,7 @@ import structlog
 from cachetools import LRUCache
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
@@ -45,7 +46,8 @@ class JobPods:
         self._lists = lists
         self._clock = clock
         self._kept: LRUCache[JobRef, _Kept] = LRUCache(MAX_KEPT, getsizeof=lambda kept: 1 + len(kept.pods))
-        self._wanted: dict[str, dict[JobRef, str]] = {}  # by namespace, with their attempts
+        self._queue: FairQueue[JobRef] = FairQueue(at_a_time=1, per_node=1)
+        self._wanted: dict[JobRef, str] = {}  # with their attempts
 
     def of(self, job: TrainingJob) -> Pods:
         """As they were listed last; nothing of one that does not run, or whose pods are not known yet."""
@@ -53,27 +55,24 @@ class JobPods:
             return ()
         attempt, kept = job.rank0.attempt, self._kept.get(job.ref)
         if kept is None or kept.attempt != attempt or kept.until < self._clock():
-            self._wanted.setdefault(job.ref.namespace, {})[job.ref] = attempt
+            self._wanted[job.ref] = attempt
+            self._queue.push(job.ref, namespace=job.ref.namespace, node=None)
         return kept.pods if kept is not None and kept.attempt == attempt else ()
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted."""
         self._kept.pop(ref, None)
-        self._wanted.get(ref.namespace, {}).pop(ref, None)
+        self._wanted.pop(ref, None)
+        self._queue.remove(ref)
 
     async def run(self) -> None:
         """List what is wanted, until cancelled."""
         while True:
-            if (namespace := next(iter(self._wanted), None)) is None:
+            if (ref := self._queue.pop()) is None:
                 await asyncio.sleep(IDLE_S)
                 continue
-            refs = self._wanted.pop(namespace)
-            if refs:
-                ref = next(iter(refs))
-                await self._list(ref, refs.pop(ref))
-                # Behind the others; more of it may have come meanwhile.
-                if left := refs | self._wanted.pop(namespace, {}):
-                    self._wanted[namespace] = left
+            await self._list(ref, self._wanted.pop(ref))
+            self._queue.release(ref)
             await asyncio.sleep(BETWEEN_S)
 
     async def _list(self, ref: JobRef, attempt: str) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 import msgspec
 
-from visibility_api.flowcontrol.fair_queue import FairQueue
+from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import ListPage, decode, in_slices
@@ -21,6 +20,7 @@ MAX_PAGES = 16  # of a server that answers in pages
 MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
 TIMEOUT_S = 15.0  # of all pages
 AT_A_TIME = 2  # jobs, one of a namespace; each is up to MAX_PAGE_BYTES of memory
+MAX_WAITING = 100_000  # more than ever ask at a time: each of those who do has a bound of its own
 MAX_LABELS_BYTES = 64 * 1024  # of a pod: a tenant may give it a megabyte, which takes 27 ms
 
 FindPods = Callable[[JobRef], AllPods | None]
@@ -46,7 +46,13 @@ class PodLists:
     def __init__(self, client: KubeClient, all_pods: FindPods) -> None:
         self._client = client
         self._all_pods = all_pods
-        self._queue: FairQueue[asyncio.Event] = FairQueue(at_a_time=AT_A_TIME, per_node=AT_A_TIME)
+        self._queues = ClientQueues(
+            crowded="too many jobs wait to have their pods listed",
+            max_running=AT_A_TIME,
+            max_running_per_client=1,
+            max_waiting=MAX_WAITING,
+            max_waiting_per_client=MAX_WAITING,
+        )
         self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
         self._made = msgspec.json.Decoder(_Made)
@@ -61,7 +67,7 @@ class PodLists:
         pods = self._all_pods(ref)
         if pods is None:
             return
-        async with self._slot(ref.namespace):
+        async with self._queues.slot(ref.namespace):
             if (makers := pods.makers) is not None:
                 path = makers.objects.in_namespace(ref.namespace)
                 async with aclosing(self._list(path, makers.selector)) as made:
@@ -76,25 +82,6 @@ class PodLists:
                     replica = pods.replica(pod, (self._labels.decode(labels) if is_read else None) or {})
                     if replica is not None:
                         yield pod, replica
-
-    @asynccontextmanager
-    async def _slot(self, namespace: str) -> AsyncIterator[None]:
-        turn = asyncio.Event()
-        self._queue.push(turn, namespace=namespace, node=None)
-        self._begin()
-        try:
-            await turn.wait()
-            yield
-        finally:
-            if turn.is_set():
-                self._queue.release(turn)
-                self._begin()
-            else:
-                self._queue.remove(turn)
-
-    def _begin(self) -> None:
-        while (turn := self._queue.pop()) is not None:
-            turn.set()
 
     async def _list(self, path: str, selector: str) -> AsyncGenerator[msgspec.Raw]:
         token = ""
