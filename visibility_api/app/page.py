@@ -16,7 +16,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from visibility_api.errors.status import UnknownRoute
-from visibility_api.kubeapi.collection import MAX_TAGS
+from visibility_api.kubeapi.collection import is_unmodified
 from visibility_api.kubeapi.compression import accepts_gzip
 
 from .documents import whole
@@ -120,15 +120,8 @@ def _respond(file: _File, request: Request) -> Response:
     headers = {**_HEADERS, "Cache-Control": file.cache_control, "ETag": etag}
     if file.compressed is not None:
         headers["Vary"] = "Accept-Encoding"
-    if _names(request.headers.get("if-none-match", ""), etag):
+    if is_unmodified(request.scope["headers"], etag.encode()):
         return whole(b"", file.media_type, status=304, headers=headers)
     if file.compressed is None or not is_compressed:
         return whole(file.content, file.media_type, headers=headers)
     return whole(file.compressed, file.media_type, headers={**headers, "Content-Encoding": "gzip"})
-
-
-def _names(if_none_match: str, etag: str) -> bool:
-    """RFC 9110 13.1.2: any of the tags, weakly compared."""
-    return if_none_match.strip() == "*" or etag in (
-        tag.strip().removeprefix("W/") for tag in if_none_match.split(",", MAX_TAGS)[:MAX_TAGS]
-    )

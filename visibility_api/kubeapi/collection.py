@@ -16,7 +16,7 @@ from .forms import Form, Forms
 from .list_layout import layout_of
 from .list_options import read_get_options, read_list_options
 from .lists import Lists
-from .message import ResourceRequest, ResourceResponse
+from .message import Headers, ResourceRequest, ResourceResponse
 from .negotiation import JSON, Representation, Target, negotiate_request
 from .rendering import render
 from .training_jobs import AllKinds, readable_header
@@ -79,7 +79,7 @@ class Collection:
             )
             tag = _tag(entry, form, representation)
         headers = ((b"etag", tag), _VARY)
-        if _is_unmodified(request, tag):
+        if is_unmodified(request.headers, tag):
             return ResourceResponse(status=304, content_type=representation.media_type, headers=headers)
         return ResourceResponse(content_type=representation.media_type, body=body, headers=headers)
 
@@ -133,9 +133,9 @@ def _tag(entry: Entry, form: Form, representation: Representation) -> bytes:
     return f'"{entry.revision}-{form.key}-{kind}"'.encode()
 
 
-def _is_unmodified(request: ResourceRequest, tag: bytes) -> bool:
+def is_unmodified(headers: Headers, tag: bytes) -> bool:
     """Whether If-None-Match has the tag (RFC 9110, section 13.1.2: weak comparison)."""
-    for name, value in request.headers:
+    for name, value in headers:
         if name == b"if-none-match":
             if value.strip() == b"*":
                 return True

@@ -6,8 +6,6 @@ What the archive holds of a job is what was known of it then. It is served as it
 from __future__ import annotations
 
 import asyncio
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -42,6 +40,7 @@ from .list_layout import layout_of, write_items
 from .list_options import ListOptions, read_include_object, read_list_options
 from .message import Authorizer, ResourceRequest, ResourceResponse
 from .negotiation import Representation, Target, negotiate_request
+from .paging import pack_token, unpack_token
 from .rendering import render
 from .turns import Turns
 from .v1alpha1 import shown_time, status_of
@@ -379,11 +378,7 @@ class JobRecords:
         since, until = (self._moment(request, name) for name in ("since", "until"))
         after = None
         if options.continue_token:
-            try:
-                token = urlsafe_b64decode(options.continue_token.encode("ascii") + b"==")
-                after = msgspec.structs.astuple(msgspec.json.decode(token, type=_Place))
-            except (ValueError, binascii.Error, msgspec.MsgspecError) as error:
-                raise errors.BadRequest("invalid continue token: continue key is not valid") from error
+            after = msgspec.structs.astuple(unpack_token(options.continue_token, _Place))
         return _Asked(options, since, until, cast(Any, after))
 
     def _moment(self, request: ResourceRequest, name: Literal["since", "until"]) -> str:
@@ -481,8 +476,7 @@ def _only_metadata(line: Line, version: str) -> bytes:
 
 
 def _token(line: Line) -> str:
-    place = _Place(ended=line.ended, name=line.name, uid=line.uid)
-    return urlsafe_b64encode(_encode(place)).rstrip(b"=").decode()
+    return pack_token(_Place(ended=line.ended, name=line.name, uid=line.uid))
 
 
 def _response(body: bytes, representation: Representation) -> ResourceResponse:

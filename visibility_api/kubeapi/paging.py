@@ -12,6 +12,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 
@@ -35,6 +36,7 @@ _TOKEN_TOO_OLD = (
     "up in the list."
 )
 
+T = TypeVar("T")
 _Place = tuple[str, str]  # namespace and name of the last entry shown
 
 
@@ -159,7 +161,7 @@ def read_token(options: ListOptions) -> Token | None:
     """The continue token of a list; None without one. Raises BadRequest."""
     if not options.continue_token:
         return None
-    token = _decode_token(options.continue_token)
+    token = unpack_token(options.continue_token, Token)
     if options.revision:
         raise BadRequest("specifying resource version is not allowed when using continue")
     return token
@@ -176,15 +178,20 @@ def _place(entry: Entry, selection: Selection) -> _Place:
 
 def encode_token(revision: int, after: _Place) -> str:
     """The continue token after the object at `after`, namespace and name."""
-    token = msgspec.json.encode(Token(rv=revision, namespace=after[0], name=after[1]))
-    return urlsafe_b64encode(token).rstrip(b"=").decode()
+    return pack_token(Token(rv=revision, namespace=after[0], name=after[1]))
 
 
-def _decode_token(text: str) -> Token:
+def pack_token(content: msgspec.Struct) -> str:
+    """A continue token."""
+    return urlsafe_b64encode(msgspec.json.encode(content)).rstrip(b"=").decode()
+
+
+def unpack_token(text: str, content_type: type[T]) -> T:
+    """The content of a continue token. Raises BadRequest."""
     try:
         if len(text) > _MAX_TOKEN_CHARACTERS:
             raise ValueError
         token = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        return msgspec.json.decode(token, type=Token)
+        return msgspec.json.decode(token, type=content_type)
     except (ValueError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
         raise BadRequest("invalid continue token: continue key is not valid") from error
