@@ -18,7 +18,7 @@ class Around(Reporter):
     """Stands for it. Of the loops inside, the one that comes most often counts; while none has come twice,
     those at one place in the code, which may be data sets or folds."""
 
-    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed", "_inside")
+    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_one", "_inside")
     stands_for_loop = True
 
     def __init__(self, run: LiveRun, loop: Optional[Loop]) -> None:
@@ -31,7 +31,7 @@ class Around(Reporter):
         self._begun: dict[Key, int] = {}  # how often each of them has begun, in their order
         self._done: dict[Key, tuple[int, int]] = {}  # their steps, and how often each came to its end
         self._counted: list[Key] = []
-        self._failed: Optional[tuple[Key, Optional[str], Position]] = None  # the last one, if it failed
+        self._failed_one: Optional[tuple[Key, Optional[str], Position]] = None  # the last one, if it failed
         self._inside: Optional[str] = None  # its name, as it was given
 
     def _takes_in(self, inner: Level, place: object) -> bool:
@@ -44,6 +44,8 @@ class Around(Reporter):
             self._counted = counted
             self._inner_done = self._before + sum(self._done[one][0] for one in counted)
             self._step = sum(self._done[one][1] for one in counted)
+        elif key in counted:
+            self._step += self._is_short
         if key in counted:
             self._inside, self._name = inner._name, None
         return key in counted
@@ -54,19 +56,19 @@ class Around(Reporter):
 
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
         super()._absorb(inner, key, has_failed=has_failed)
-        self._failed = (key, self._inside, inner) if has_failed else None
+        self._failed_one = (key, self._inside, inner) if has_failed else None
         self._name = self._inside  # until the next one
         self._absorb_extra(key, inner, has_failed=has_failed)
-        self._step += not has_failed
+        self._step += not has_failed and not self._is_short
 
     def _absorb_extra(self, key: Key, inner: Position, *, has_failed: bool) -> None:
         steps, ends = self._done.get(key, (0, 0))
         self._done[key] = steps + (inner.step or 0), ends + (not has_failed)
 
     def _try_again(self) -> None:
-        if self._failed is not None and self._inner_round == self._rounds:
-            key, name, position = self._failed
+        if self._failed_one is not None and self._inner_round == self._rounds:
+            key, name, position = self._failed_one
             self._run.note_attempt(name, "failed", position)
             steps, ends = self._done[key]
-            self._done[key] = steps - (self._failed_steps or 0), ends
+            self._done[key] = steps - (position.step or 0), ends
         super()._try_again()

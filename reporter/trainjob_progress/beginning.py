@@ -231,6 +231,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
     reporter._counts = _does_count(reporter, run, outer, place)
     if reporter._counts:
         outer._try_again()
+        outer._begin_round()
     run.levels.append(reporter)
 
 
@@ -248,7 +249,7 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
         return True
     run.say(
         "nested",
-        "a reporter inside another one, which counts steps itself: its steps are shown as a message only",
+        "a loop or reporter inside a run that counts steps itself: its steps are shown as a message only",
     )
     return False
 

@@ -233,9 +233,10 @@ class Items(Over[T]):
             return  # that was noticed before
         try:
             if how in ("break", "end"):
-                if self._is_pending and how == "break":
+                track._leave_inside(has_run=how == "break")
+                if self._is_pending and how == "break" and not track._leave_round():
                     self._count()  # the body has run
-                track._run.was_left = True
+                track._run.was_left = track._is_cut = True
             elif termination.is_leaving():
                 (track._run.main or track._run).is_announced = True
             track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")

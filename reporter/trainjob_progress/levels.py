@@ -21,7 +21,7 @@ EVALUATION = None, "evaluation"  # for a key: of loops that do not come in most 
 class Position:
     """How far a run has come; None = not known."""
 
-    __slots__ = ("epoch", "step", "total_epochs", "total_steps")
+    __slots__ = ("epoch", "is_cut", "step", "total_epochs", "total_steps")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Position:
         self.total_steps = total_steps
         self.epoch = epoch
         self.total_epochs = total_epochs
+        self.is_cut = False  # a loop that was left here, before its end, without an exception
 
     @property
     def is_at_end(self) -> bool:
@@ -47,10 +48,11 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_begun_round", "_counts", "_epoch", "_extras", "_failed_steps", "_flow", "_gaps", "_in_a_row",
-        "_initial_step", "_inner", "_inner_done", "_inner_key", "_inner_round", "_inner_rounds",
-        "_is_entered", "_is_iterating", "_is_loop", "_key", "_loops", "_name", "_percentage", "_place",
-        "_rounds_before", "_run", "_step", "_total_epochs", "_total_steps",
+        "_begun_round", "_counts", "_cut_steps", "_epoch", "_extras", "_failed", "_flow",
+        "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs", "_inner_key",
+        "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_loop", "_is_short",
+        "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before", "_run", "_step",
+        "_total_epochs", "_total_steps",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
@@ -73,6 +75,7 @@ class Level:
         self._counts = True  # for the level around it; if not, only a message is made of it
         self._rounds_before: Optional[int] = None  # whose steps nobody has said; None: _initial_step
         self._inner_done = 0  # steps of levels inside that have ended
+        self._inner_epochs: float = 0  # the same in epochs
         self._inner: Optional[Position] = None  # where the last one of them ended
         self._inner_round: Optional[float] = None  # the iteration in which it ended
         self._inner_rounds = 0  # iterations that had one
@@ -83,15 +86,48 @@ class Level:
         self._place: object = None  # in the code, where it was begun
         self._key: Key = EVALUATION  # what it is to the level around it
         self._extras: dict[Key, int] = {}  # of loops inside that do not count: their steps
-        self._failed_steps: Optional[int] = None  # of `_inner_done`: of the last one, if it failed
+        self._failed: Optional[Position] = None  # of `_inner_done`: where the last one ended, if it failed
+        self._is_cut = False  # a loop that was left before its end, without an exception
+        self._more_cut = 0  # iterations in which the loop inside was, more than those in which it was not
+        self._cut_steps: Optional[int] = None  # of each of these; 0: they differ
+        self._is_short = False  # the last one was, and that is not usual here
 
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:  # noqa: ARG002 — as below
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
+        before = _find_rounds_before(self)
         self._inner = inner
-        self._inner_done += _find_before(self, inner) + (inner.step or 0)
+        self._inner_done += before * (inner.total_steps or 0) + (inner.step or 0)
+        self._inner_epochs += before * (inner.total_epochs or 0) + (inner.epoch or 0)
         self._rounds_before = 0
-        self._note_end(inner, has_failed=has_failed)
-        self._failed_steps = (inner.step or 0) if has_failed else None
+        self._note_cut(inner)
+        self._note_end(inner, has_failed=has_failed or (self._is_short and not self._is_loop))
+        self._failed = inner if has_failed else None
+
+    def _note_cut(self, inner: Position) -> None:
+        """Whether this round has all its steps, though what ran inside was left before its end. Mostly it has
+        not: then the loop around is left too, or not counted on. Where most rounds are left so, it has."""
+        is_usual = self._is_mostly_cut and not (inner.step or 0) < (self._cut_steps or 0)
+        self._is_short = inner.is_cut and not is_usual
+        if self._inner_round == self._rounds and self._is_loop:
+            return
+        self._more_cut += 1 if inner.is_cut else -1
+        if inner.is_cut:
+            self._cut_steps = inner.step if self._cut_steps in (None, inner.step) else 0
+
+    @property
+    def _is_mostly_cut(self) -> bool:
+        return self._more_cut > 0
+
+    def _begin_round(self) -> None:
+        """Something that counts begins inside: a round before it is over, whatever it had."""
+        if self._is_short and not self._is_loop:
+            self._inner_rounds += 1
+        self._is_short = False
+
+    def _leave_round(self) -> bool:
+        """The loop is left by `break` or `return`. Whether its last round is not done, as the loop inside of
+        it was left as well."""
+        return self._is_short and self._inner_round == self._rounds
 
     def _set_key(self, place: object) -> Key:
         """By what the level around it knows it again: `epoch 1` and `epoch 2` are one."""
@@ -99,6 +135,9 @@ class Level:
         name = self._name and "".join(character for character in self._name if not character.isdecimal())
         self._key = place, name
         return self._key
+
+    def _begin_inside(self) -> None:
+        """The first level begins inside that counts."""
 
     def _take_before(self, steps: int) -> None:
         """What begins inside goes on from there, in its first round."""
@@ -144,6 +183,7 @@ class Level:
             return False
         if self._inner_key is None:
             self._inner_key = key
+            self._begin_inside()
         elif key != self._inner_key:
             if self._inner_round == self._rounds:
                 self._extras.setdefault(key, 0)
@@ -167,16 +207,19 @@ class Level:
 
     def _try_again(self) -> None:
         """A level begins inside this one: steps of one that failed in this round do not count."""
-        if self._inner_round == self._rounds:
-            self._inner_done -= self._failed_steps or 0
-        self._failed_steps = None
+        if self._inner_round == self._rounds and self._failed is not None:
+            self._inner_done -= self._failed.step or 0
+            self._inner_epochs -= self._failed.epoch or 0
+        self._failed = None
 
     def _forget_counts(self) -> None:
         """What was counted belongs to an attempt that is over."""
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
         self._percentage = self._inner = self._inner_round = self._inner_key = self._begun_round = None
-        self._inner_done = self._inner_rounds = self._in_a_row = self._gaps = 0
-        self._failed_steps = None
+        self._inner_done = self._inner_rounds = self._in_a_row = self._gaps = self._more_cut = 0
+        self._inner_epochs = 0
+        self._failed = self._cut_steps = None
+        self._is_short = False
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""
@@ -193,9 +236,11 @@ class Level:
         return self._inner_rounds if self._epoch is None else int(self._epoch)
 
     @property
-    def _has_failed_inside(self) -> bool:
-        """Whether this round is not over, as far as is known: what ran inside has failed."""
-        return self._failed_steps is not None and self._inner_round == self._rounds
+    def _unfinished(self) -> Optional[Position]:
+        """Where what ran inside in this round has ended, if the round is not over, as far as is known."""
+        if self._inner_round != self._rounds:
+            return None
+        return self._inner if self._is_short else self._failed
 
     @property
     def _planned_rounds(self) -> Optional[float]:
@@ -220,17 +265,19 @@ def find_position(levels: Sequence[Level]) -> Position:
         return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
     inner = find_position(inside) if inside else None
     known = inner or level._inner or Position()
-    before = level._inner_done + _find_before(level, known)
+    before = level._inner_done + _find_rounds_before(level) * (known.total_steps or 0)
     step = before + ((inner.step or 0) if inner is not None else 0)
-    return Position(step, _plan(level, inner, before), *_epochs(level, inner, known))
+    total = _plan(level, inner, before)
+    if inner is not None and level._is_mostly_cut and total is not None:
+        total = max(total, step + 1)
+    return Position(step, total, *_epochs(level, inner, known))
 
 
-def _find_before(level: Level, inner: Position) -> int:
-    """Steps of rounds that were done before a loop began: as many in each as in the first one inside it."""
+def _find_rounds_before(level: Level) -> int:
+    """Rounds that were done before a loop began: in each there was as much as in the first one inside it."""
     if not level._is_loop:
         return 0
-    rounds = level._initial_step if level._rounds_before is None else level._rounds_before
-    return (rounds or 0) * (inner.total_steps or 0)
+    return (level._initial_step if level._rounds_before is None else level._rounds_before) or 0
 
 
 def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]:
@@ -238,20 +285,33 @@ def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]
     if not level._is_loop and level._total_steps is not None:
         return level._total_steps
     last = inner or level._inner
-    rounds, planned = level._rounds, level._planned_rounds
+    planned = level._planned_rounds
     if last is None or last.total_steps is None:
         return None
-    has_failed = inner is None and level._has_failed_inside
-    if has_failed:
-        before -= level._failed_steps or 0
+    unfinished = level._unfinished if inner is None else None
+    if unfinished is not None:
+        before -= unfinished.step or 0
     if planned is None:  # nothing is planned around it: what is inside is all that is known of the end
-        is_inside = (inner is not None or has_failed) and not level._is_loop
+        is_inside = (inner is not None or unfinished) and not level._is_loop
         return before + last.total_steps if is_inside else None
-    left = max(planned - rounds, 0)
-    if inner is None and level._inner_round == rounds and not has_failed:
-        left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
     each = last.total_steps if level._is_loop else last.total_steps / max(last.total_epochs or 1, 1)
-    return before + round(each * left)
+    return _foresee(level, before, each, is_between=inner is None and unfinished is None)
+
+
+def _foresee(level: Level, done: float, each: float, *, is_between: bool) -> int:
+    """What it will have been in all, steps or epochs: what is `done`, and `each` for the rounds to come.
+
+    `is_between`: no round is open inside. Where most rounds are left before their end, those to come have as
+    much as those before.
+    """
+    behind = level._rounds
+    left = max((level._planned_rounds or 0) - behind, 0)
+    if is_between and level._inner_round == behind:
+        left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
+        behind += 1
+    if level._is_mostly_cut and behind and level._is_loop:
+        each = done / behind
+    return round(done + each * left)
 
 
 def _epochs(
@@ -264,19 +324,21 @@ def _epochs(
             return known.epoch, known.total_epochs
         return level._rounds + ((inner.epoch or 0) if inner is not None else 0), planned
     rounds: Optional[float] = level._rounds if level._is_loop else level._epoch
-    if inner is None or not inner.total_epochs:
-        if known.total_epochs and level._is_loop:  # between two inner levels, in epochs as they count them
-            done = level._rounds * known.total_epochs
-            if level._has_failed_inside:
-                done += known.epoch or 0
-            elif level._inner_round == level._rounds:
-                done += known.total_epochs
-            return done, planned * known.total_epochs if planned else None
+    if not known.total_epochs or (inner is None and not level._is_loop):
         return rounds, planned
-    return (
-        (rounds or 0) * inner.total_epochs + (inner.epoch or 0),
-        planned * inner.total_epochs if planned else None,
-    )
+    if not level._is_loop:
+        done = (rounds or 0) * known.total_epochs
+        return done + (known.epoch or 0), planned * known.total_epochs if planned else None
+    unfinished = level._unfinished if inner is None else None
+    is_between = inner is None and unfinished is None
+    if known.total_epochs == 1:  # each round is one, whatever it had
+        is_done = is_between and level._inner_round == level._rounds
+        return level._rounds + ((inner.epoch or 0) if inner is not None else is_done), planned
+    before = level._inner_epochs + _find_rounds_before(level) * known.total_epochs
+    at = before + ((inner.epoch or 0) if inner is not None else 0)
+    if unfinished is not None:
+        before -= unfinished.epoch or 0
+    return at, _foresee(level, before, known.total_epochs, is_between=is_between) if planned else None
 
 
 def _sane(level: Level) -> Optional[int]:

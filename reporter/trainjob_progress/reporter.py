@@ -199,7 +199,10 @@ class Reporter(Level):
                 first, metrics = None, {**first, **(metrics or {})}
             done = epoch if first is None else first
             if done is None:
-                done = (self._epoch or 0) + 1
+                before = self._epoch
+                if before is None and self._initial_step and self._total_steps and self._total_epochs:
+                    before = self._initial_step * self._total_epochs // self._total_steps
+                done = (before or 0) + 1
             self.update(metrics, epoch=done, total_epochs=total if second is None else second, metrics=named)
         except Exception as error:  # what was given is no mapping, though it looks like one
             self._run.warn(error)
@@ -407,6 +410,7 @@ class Reporter(Level):
         levels = self._run.levels
         place = levels.index(self)
         inner = find_position(levels[place:])
+        inner.is_cut = self._is_cut and (inner.total_steps is None or (inner.step or 0) < inner.total_steps)
         del levels[place:]
         if self._counts:
             levels[-1]._absorb(inner, self._key, has_failed=has_failed)

@@ -143,6 +143,18 @@ class Track(Reporter, Over[T]):
         if self._initial_step and self._total_steps is not None:
             self._total_steps += self._initial_step
 
+    def _begin_inside(self) -> None:
+        """What was done before is in steps, unless it is the round with which a range begins."""
+        before = self._initial_step or 0
+        rounds = self._iterable.start if type(self._iterable) is range else 0
+        if before and before != rounds:
+            rounds = rounds if 0 < rounds < before else 0
+            self._step -= before - rounds
+            self._initial_step = rounds
+            if self._total_steps is not None:
+                self._total_steps -= before - rounds
+            self._inner_done, self._inner_epochs, self._rounds_before = before, rounds, 0
+
     @property
     def _is_waiting(self) -> bool:  # type: ignore[override]
         return self._is_iterating and not self._is_in_body
@@ -155,6 +167,8 @@ class Track(Reporter, Over[T]):
         """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
         self._is_iterating = self._is_in_body = False
         self._items = self._home = None
+        if has_failed:
+            self._run.is_through = False  # a loop inside of it was
         retire(self)
         if self._is_entered or self not in self._run.levels:
             return
@@ -164,6 +178,15 @@ class Track(Reporter, Over[T]):
             self._run.finish(None, 0)
         else:
             self._run.has_failed, self._run.is_fault = has_failed, is_fault
+
+    def _leave_inside(self, *, has_run: bool) -> None:
+        """Loops inside are left with this one. `has_run`: their bodies have."""
+        levels = self._run.levels
+        for level in reversed(levels[levels.index(self) + 1 :] if self in levels else ()):
+            if isinstance(level, Track) and level._is_iterating:  # Python 3.13 drops the outer one first
+                level._step += has_run and level._is_in_body and level._accumulate == 1
+                level._is_cut = True
+                level._close()
 
     def _let_go(self) -> None:
         """The loop was left, and its run goes on: what it went over is the program's alone."""
@@ -185,7 +208,7 @@ class Track(Reporter, Over[T]):
         """The program has left the loop, and something keeps its iterator."""
         is_normal = self._home is not None and not self._home.is_guarded
         if is_normal:
-            self._run.was_left = True
+            self._run.was_left = self._is_cut = True
         self._close(has_failed=not is_normal)
         self._let_go()
 

@@ -209,6 +209,123 @@ seen, items = [], iter(track(map(fail_at_3, range(1, 7)), total=6))
 skip_bad(items.__next__, seen)
 assert seen == [1, 2, "bad", 4, 5, 6], seen
 """: ("", ("finished", 5, 5, 1)),
+    # Left in the middle of an epoch: that one is not done, and the plan stays as it was.
+    """
+for epoch in track(range(10)):
+    for item in track(range(20)):
+        if (epoch, item) == (2, 9): break
+    if epoch == 2: break
+""": ("", ("stopped", 50, 200, 2)),
+    """
+def train():
+    for epoch in track(range(10)):
+        for item in track(range(20)):
+            if (epoch, item) == (2, 9): return
+train()
+""": ("", ("stopped", 50, 200, 2)),
+    """
+def train():
+    for epoch in track(range(3)):
+        for item in track(range(10)): yield epoch, item
+for at in train():
+    if at == (1, 4): break
+""": ("", ("stopped", 15, 30, 1)),
+    """
+def stream():
+    yield from range(10)
+for epoch in track(range(4)):
+    for item in track(stream()):
+        if (epoch, item) == (1, 4): break
+    for item in track(range(3), desc="validation"): pass
+    if epoch == 1: break
+""": ("", ("stopped", 15, None, 1)),
+    """
+def train():
+    for epoch in range(5):
+        for item in track(range(10)):
+            if (epoch, item) == (2, 4): return
+train()
+""": ("", ("stopped", 25, None, 2)),
+    """
+with report(total_epochs=5):
+    for epoch in range(5):
+        for item in track(range(10)):
+            if (epoch, item) == (2, 4): break
+        if epoch == 2: break
+""": ("", ("stopped", 25, 50, 2)),
+    """
+for epoch in track(range(10)):
+    for item in track(range(20)): pass
+    if epoch == 3: break
+""": ("", ("stopped", 80, 200, 4)),
+    # Where that is usual, such an epoch is done, and those to come are as long.
+    """
+for epoch in track(range(4)):
+    for item in track(range(100)):
+        if item == 19: break
+    if epoch == 1: break
+""": ("", ("stopped", 40, 80, 2)),
+    """
+steps = 0
+for epoch in track(range(4)):
+    for item in track(range(100)):
+        steps += 1
+        if item == 19 or steps == 50: break
+    if steps == 50: break
+""": ("", ("stopped", 50, 80, 2)),
+    """
+for episode in track(range(9)):
+    for item in track(range(100)):
+        if item == (4, 9, 2, 14)[episode % 4]: break
+    if episode == 3: break
+""": ("", ("stopped", 33, 74, 4)),
+    """
+for epoch in track(range(3)):
+    for item in track(range(10)):
+        if (epoch, item) == (1, 4): break  # the next epoch comes
+""": ("", ("finished", 25, 25, 3)),
+    # Folds that stop early have as many epochs as they had.
+    """
+for fold in track(range(3)):
+    for epoch in track(range(4)):
+        for item in track(range(5)): pass
+        if epoch == 1: break
+    if fold == 1:
+        current().flush(60)
+        shown = sink.last.step, sink.last.total_steps, sink.last.epoch, sink.last.total_epochs
+        assert shown == (20, 30, 4, 6), shown
+""": ("", ("finished", 30, 30, 6)),
+    """
+for fold in track(range(3)):
+    for epoch in track(range(4)):
+        for item in track(range(5)):
+            fail_at_3(item if (fold, epoch) == (1, 2) else 0)
+""": ("raises", (None, 33, 60, 6)),
+    # What was done before is in steps, and in epochs where the range begins with them.
+    """
+for epoch in track(range(6, 10), initial_step=60):
+    for item in track(range(10)): pass
+""": ("", ("finished", 100, 100, 10)),
+    """
+for epoch in track(list(range(6, 10)), initial_step=60):
+    for item in track(range(10)): pass
+""": ("", ("finished", 100, 100, 4)),
+    """
+with report(total_steps=100, initial_step=60, total_epochs=10) as r:
+    for epoch in range(6, 10):
+        r.step(10)
+        r.epoch()
+""": ("", ("finished", 100, 100, 10)),
+    # The last attempt of a sweep fails between two epochs, and the program goes on to its end.
+    """
+def train(trial):
+    for epoch in track(range(5), desc=f"trial {trial}"):
+        for item in track(range(4)): pass
+        if trial == 1 and epoch == 2: raise ValueError
+for trial in range(2):
+    try: train(trial)
+    except ValueError: pass
+""": ("", (None, 32, None, 8)),
 }  # fmt: skip
 
 SCRIPT = f"""
@@ -225,7 +342,7 @@ seen = []
 for program in json.load(sys.stdin):
     sink = Sink()
     sys.modules["trainjob_progress.settings"].find_sinks = lambda **_: [sink]
-    scope = {{"report": report, "sink": sink, "track": track_}}
+    scope = {{"report": report, "current": current, "sink": sink, "track": track_}}
     raised = ""
     try:
         exec(compile({DEFINITIONS!r} + program, "program.py", "exec"), scope)
