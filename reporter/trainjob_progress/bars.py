@@ -87,6 +87,7 @@ class BarReader:
         self._rounds = 0  # how often it has begun since the outer one's last step
         self._epoch_total: Optional[int] = None  # of bars that say which epoch they are
         self._counts_from_0 = False  # epochs: Lightning does, most loops print them from 1
+        self.named: Optional[Tuple[float, int]] = None  # epochs done of those from 0, and how many it said
         self._named: Optional[Tuple[int, int, int]] = None  # epoch, step and total of the last such bar
         self._is_renamed: Optional[bool] = None  # one bar of the whole run says the epoch; None: not known
         self._nested: Set[Tuple[str, int]] = set()  # bars that were drawn below another one
@@ -271,6 +272,7 @@ class BarReader:
             # From 0, the last one may be named like their number, or be one less: then it is yet to come.
             planned: Optional[int] = int(epochs)
             if self._counts_from_0:
+                self.named = epoch + step / max(total, 1), int(epochs)
                 planned = epoch + 1 if epoch == planned else None
             done = epoch - (not self._counts_from_0)
             return {

@@ -35,6 +35,7 @@ from .patterns import lazily
 Fields = dict[str, Any]  # arguments of Reporter.update
 Search = Callable[[str], Optional[dict[str, Optional[str]]]]  # the named groups of the first match in a line
 
+MAX_FORMS = 64  # of lines
 MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = lazily(NUMBER, re.IGNORECASE)
@@ -70,9 +71,11 @@ _FILLING = lazily(r"[\s|,;()\[\]-]")
 _BESIDE = lazily(
     r"\b\w{1,16}[:=]\s{0,4}\d{1,9}(?::\d\d){1,2}\b"
     r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s|s/[a-z]{1,8})\b"
+    r"|\b\w{1,16}(?:/\w{1,8})?[:=]?\s{1,4}\d{1,9}(?:\.\d{1,9})?[KMGTB]\b"
     r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
     re.IGNORECASE,
 )
+_DIGITS = lazily(r"[\d.,+ -]{1,64}")
 _TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
 _RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
 # `np.float64(0.5)`, `tensor(0.5, device='cuda:0')`, `Array([0.5], dtype=float32)`
@@ -140,8 +143,10 @@ class LineReader:
         self._batch = 0  # the last one of that epoch
         self._repeats = False  # the next line says what was said before
         self._bars = BarReader(sees_all=sees_all)
-        self._forms = FormReader()
+        self._known = FormReader()
         self._counts_from_0 = False  # epochs, in lines of names and numbers
+        self._named: Optional[tuple[float, int]] = None  # such a one, and of how many, as it was printed
+        self._forms: set[str] = set()  # of lines that say just enough
         self._said_step: Optional[int] = None  # by a line that is no bar
         self._is_bar = False  # the line that was read last
 
@@ -182,7 +187,7 @@ class LineReader:
             words = _RAY.sub("", words)
         if words.startswith(_OWN_RECORD):
             return self._read_record(words)
-        fields = self._forms.read(words, _message)
+        fields = self._known.read(words, _message)
         if fields is not None:
             self._said_step = fields.get("step", self._said_step)
             return fields or None
@@ -224,8 +229,14 @@ class LineReader:
     def copy(self) -> LineReader:
         """One that goes on from here by itself."""
         other = copy(self)
-        other._bars, other._forms = self._bars.copy(), self._forms.copy()
+        other._bars, other._known = self._bars.copy(), self._known.copy()
         return other
+
+    def find_end(self) -> Optional[tuple[float, int]]:
+        """Epochs that are done, and planned, once the program has ended. Of those that count from 0 nothing
+        else says it: the last one is over, and was it not called by the number of them, it was one less."""
+        epoch, epochs = self._bars.named or self._named or (0, None)
+        return None if epochs is None else (epoch, epochs + (epoch > epochs))
 
     def _beside_lines(self, fields: Fields) -> Fields:
         """A bar is drawn ten times a second; a line that was printed meanwhile knows more."""
@@ -281,7 +292,7 @@ class LineReader:
     def _read_pairs(self, line: str) -> Optional[Fields]:
         text = _plain(_message(line))
         pairs = find_pairs(text)
-        if not pairs or not _is_said_by(pairs, text):
+        if not pairs or not self._is_said_by(pairs, text):
             return self._read_both(text)
         if _are_settings(pair.name for pair in pairs) or (
             _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
@@ -335,6 +346,22 @@ class LineReader:
         metrics = {name: value for name, value in values.items() if type(value) in (int, float)}
         return {**fields, "metrics": {**fields.get("metrics", {}), **metrics}}
 
+    def _is_said_by(self, pairs: list[Pair], text: str) -> bool:
+        """Whether a line says little else: prose, or a configuration, may have a number in it. One that has
+        the form of an earlier one does, though its numbers are longer."""
+        said = sum(pair.length for pair in pairs)
+        if said >= 0.6 * len(_FILLING.sub("", text)):
+            is_much, left = True, text
+        else:
+            left = _BESIDE.sub("", text)
+            is_much = said >= 0.6 * len(_FILLING.sub("", left))
+        if is_much and said >= 0.8 * len(_FILLING.sub("", left)):
+            return True
+        form = _DIGITS.sub("0", text)
+        if is_much and len(self._forms) < MAX_FORMS:
+            self._forms.add(form)
+        return is_much or form in self._forms
+
     def _put_in_epoch(self, fields: Fields) -> None:
         """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule, and where they do
         not, they are as far within it. So they say how much of the epoch is done, and nothing of the run."""
@@ -350,7 +377,8 @@ class LineReader:
         """`Epoch 0/3`: such epochs count from 0, and whether there are three or four, the last one says."""
         epoch, epochs = fields.get("epoch"), fields.get("total_epochs")
         self._counts_from_0 = self._counts_from_0 or epoch == 0
-        if self._counts_from_0 and epochs is not None:
+        if self._counts_from_0 and epoch is not None and epochs is not None:
+            self._named = epoch + 1, epochs
             fields["total_epochs"] = epochs + 1 if epoch == epochs else None
 
 
@@ -485,14 +513,6 @@ def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
         return pairs
     part = f"{aside.group()}_"
     return [pair if pair.name.startswith(part) else pair._replace(name=part + pair.name) for pair in pairs]
-
-
-def _is_said_by(pairs: list[Pair], text: str) -> bool:
-    """Whether a line says little else: prose, or a configuration, may have a number in it."""
-    said = sum(pair.length for pair in pairs)
-    if said >= 0.6 * len(_FILLING.sub("", text)):
-        return True
-    return said >= 0.6 * len(_FILLING.sub("", _BESIDE.sub("", text)))
 
 
 def _are_settings(names: Iterable[str], *more: str) -> bool:

@@ -681,7 +681,7 @@ class LiveRun:
             step=step,
             total_steps=total,
             epoch=position.epoch,
-            total_epochs=position.total_epochs,
+            total_epochs=position.total_epochs or None,
             percentage=percentage,
             remaining_s=None if remaining_s is None else round(remaining_s),
             metrics=metrics,

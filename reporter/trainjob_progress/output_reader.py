@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Dict, List, Literal, Mapping, Optional, Sequence
 
 from .channels import FLOOD, Channel
 from .marks import SAVE
@@ -67,6 +67,18 @@ class Reader:
         self._read(is_last=True)
         for output in self._outputs:
             self._report(output.screen.end())
+
+    def find_ending(self) -> Optional[Literal["completed", "stopped"]]:
+        """Of a command that has ended well. Its end says how many epochs there were that count from 0."""
+        epochs, found = self._positions["epoch"], self._lines.find_end()
+        if found is None or epochs.total not in (None, 0, found[1]):
+            return "completed" if self._is_near_end else None
+        done, planned = found
+        epochs.follow(done, planned, None)
+        if done == planned:
+            step = None if self._positions["step"].total else self._reporter._step
+            self._reporter.update(epoch=planned, total_epochs=planned, total_steps=step)
+        return "completed" if self._is_near_end else "stopped"
 
     def _run(self) -> None:
         from .lines import LineReader
@@ -138,7 +150,7 @@ class Reader:
             marks.open(self, self._section.kind)
 
     @property
-    def is_near_end(self) -> bool:
+    def _is_near_end(self) -> bool:
         """Whether no more than what lies between two positions was left to do: one that counts from 0, prints
         each hundredth, or prints before it works, has no line for its end."""
         steps, epochs = self._positions["step"], self._positions["epoch"]

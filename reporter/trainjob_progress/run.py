@@ -119,7 +119,7 @@ def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequ
     for channel in channels:
         channel.join(max(deadline_s - time.monotonic(), 0))
     reader.end()
-    _finish(reporter, command, is_near_end=reader.is_near_end)
+    _finish(reporter, command, reader)
     # Whoever reads the output may keep us waiting; meanwhile a signal ends us, as it would the command.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -128,12 +128,12 @@ def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequ
         channel.join()
 
 
-def _finish(reporter: Reporter, command: Command, *, is_near_end: bool) -> None:
+def _finish(reporter: Reporter, command: Command, reader: Reader) -> None:
     code = os.waitstatus_to_exitcode(command.status)
     if code == 0:
         # A run that ends well before its end because it was asked to has not completed.
         reporter._run.is_terminated = bool(command.asked_by)
-        reporter.finish("completed" if is_near_end and not command.asked_by else None)
+        reporter.finish(None if command.asked_by else reader.find_ending())
         return
     how = f"ended with exit code {code}" if code > 0 else f"was ended by {name_signal(-code)}"
     reporter.finish("preempted" if signal.SIGTERM in command.asked_by else "failed", f"the command {how}")

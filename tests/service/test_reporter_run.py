@@ -225,6 +225,21 @@ def test_a_command_that_ends_well_by_the_last_line_that_it_would_print_has_compl
     assert run.document["ending"] == "finished"
 
 
+@pytest.mark.parametrize(
+    ("done", "named", "code", "ending", "epoch", "total"),
+    [(10, 10, 0, "finished", 10, 10), (10, 9, 0, "finished", 10, 10), (6, 10, 0, "stopped", 5, None),
+     (10, 10, 1, "failed", 9, None)],
+)  # fmt: skip
+def test_a_commands_end_says_how_many_epochs_there_were_that_count_from_0(
+    tmp_path: Path, done: int, named: int, code: int, ending: str, epoch: int, total: int | None
+) -> None:
+    """Seen: 6 of 10 were "finished", with totalEpochs 0; 10 of 10 were 90 %."""
+    run = Run(tmp_path, f"for i in range({done}): print(f'Epoch {{i}}/{named} loss: 0.5')\nexit({code})")
+    assert run.end()[0] == code
+    document = run.document
+    assert (document["ending"], document["epoch"], document.get("totalEpochs")) == (ending, epoch, total)
+
+
 def test_a_command_that_ends_before_its_planned_end_has_stopped(tmp_path: Path) -> None:
     run = Run(tmp_path, "print('step 4/10 loss 0.5')")
     assert run.end()[0] == 0

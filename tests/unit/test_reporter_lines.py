@@ -346,6 +346,13 @@ def test_what_stands_in_a_line_beside_its_metrics_and_position(
     assert read(line) == fields
 
 
+def test_a_line_of_the_form_of_one_that_was_read_is_read_however_long_its_numbers_are() -> None:
+    """Seen: a run of 20 steps stayed at step 9."""
+    for rest in ("tokens 0.01M | loss 8.000 | tok/s 12.3K", "throughput as usual on | loss 8.000"):
+        lines = [f"step {step:6} | {rest}" for step in (9, 10, 123456)]
+        assert read(*lines) == {"step": 123456, "metrics": {"loss": 8.0}}
+
+
 def test_epochs_that_are_counted_from_0_are_done_when_the_next_one_begins() -> None:
     lines = [f"Epoch [{epoch}/3], Step [{step}/10], Loss: 0.5" for epoch in range(3) for step in (5, 10)]
     assert read(*lines) == {"epoch": 3.0, "total_epochs": None, "metrics": {"Loss": 0.5}}
