@@ -31,6 +31,7 @@ ELSEWHERE = {
     "docs/architecture.md": {"python -": "docs/architecture.md"},  # its table has what they printed
     "docs/bad-days.md": {"KUBEBUILDER_ASSETS": "docs/bad-days.md", "make chaos": "docs/bad-days.md"},
     "docs/dashboard.md": {"kubectl proxy": "tests/e2e/test_dashboard.py", "make ": ".ci/run"},
+    "docs/federation.md": {"": "tests/e2e/test_federation.py"},
     "docs/frameworks/any-command.md": {"trainjob_progress.run": "tests/service/test_reporter_run.py"},
     "docs/history.md": {"curl ": "tests/e2e/test_kubectl.py"},
     "docs/ingress.md": {"": "tests/e2e/test_ingress.py"},

@@ -9,8 +9,8 @@ import asyncio
 import gc
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -88,6 +88,7 @@ class Clients:
     cluster: KubeClient
     authentication: KubeClient
     authorization: KubeClient
+    upstreams: Mapping[str, KubeClient] = field(default_factory=dict)  # other clusters', by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +141,7 @@ def assemble(
         review_admission=review_admission,
         instance=identity,
         archive=archive,
+        upstreams=clients.upstreams,
     )
     derive = lru_cache(maxsize=4)(derive_replica_key)
 
@@ -263,6 +265,7 @@ def assemble(
                 ),
                 *([directory.check] if directory else []),
                 *([_archive_check(role)] if archive is not None else []),
+                *([_upstreams_check(role)] if clients.upstreams else []),
                 *([_store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
@@ -382,6 +385,16 @@ def _archive_check(role: Role[OwnersTerm]) -> Check:
         return f"{len(keeper)} jobs wait for the archive: {keeper.fault}"
 
     return Check(name="archive", run=lambda: None, note=note, is_readiness_only=True)
+
+
+def _upstreams_check(role: Role[OwnersTerm]) -> Check:
+    """Never fails: what was seen there is served with its age."""
+
+    def note() -> str | None:
+        upstreams = role.term.upstreams if role.term is not None else None
+        return "; ".join(upstreams.faults) or None if upstreams is not None else None
+
+    return Check(name="upstreams", run=lambda: None, note=note, is_readiness_only=True)
 
 
 class _DataDirectory:

@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -49,6 +49,7 @@ from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
 from visibility_api.workloads.collections import JobWatch, job_watches
 from visibility_api.workloads.diagnoser import Diagnoser
+from visibility_api.workloads.elsewhere import Upstreams
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.inventory import Inventory
 from visibility_api.workloads.job_pods import JobPods
@@ -101,6 +102,7 @@ class Surroundings:
     review_admission: ReviewAdmission  # kube-apiserver is asked by pushes and by the API alike
     instance: str  # names this process in Events
     archive: Archive | None
+    upstreams: Mapping[str, KubeClient]  # other clusters, by name
 
 
 class OwnersTerm:
@@ -124,8 +126,10 @@ class OwnersTerm:
         loops: Sequence[tuple[str, Loop]],
         waiting_write_backs: Callable[[], int],
         keeper: Keeper | None,
+        upstreams: Upstreams,
     ) -> None:
         self.owner = tracker
+        self.upstreams = upstreams
         self.waiting_write_backs = waiting_write_backs
         self.keeper = keeper
         self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
@@ -134,12 +138,16 @@ class OwnersTerm:
         self._log = jobs
         self._on_gone = on_gone
         self._published = published
-        self.loops = [
-            *((f"watch {watch.path}", watch.run) for watch in watches),
+        self.loops: list[tuple[str, Loop]] = [
+            *((f"watch {watch.path}", partial(self._watch, watch)) for watch in watches),
             *loops,
             ("evaluation", self._evaluate),
             ("known jobs", self._settle),
         ]
+
+    async def _watch(self, watch: JobWatch[Any]) -> None:
+        await self.upstreams.listed()
+        await watch.run()
 
     def adopt(self) -> None:
         for resource in self._kinds.resources:
@@ -320,7 +328,10 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         if announcer is not None:
             announcer.gone(ref)
 
-    inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone)
+    upstreams = Upstreams(
+        given.upstreams, changed=lambda resource, key: inventory.shown_elsewhere(resource, key)
+    )
+    inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone, elsewhere=upstreams.find)
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
     job_pods = JobPods(pod_lists) if settings.job_metrics else None
@@ -379,6 +390,8 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         ("diagnosis", diagnoser.run),
         ("initializers", initializers.run),
     ]
+    if given.upstreams:
+        loops.append(("upstreams", upstreams.run))
     if rank_states is not None:
         work_reads = WorkReads(
             pod_lists,
@@ -414,6 +427,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         loops=loops,
         waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,
         keeper=keeper,
+        upstreams=upstreams,
     )
 
 

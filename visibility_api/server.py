@@ -157,6 +157,10 @@ async def _connect(settings: Settings, stack: contextlib.AsyncExitStack) -> Clie
         cluster=cluster,
         authentication=await other(settings.authentication_kubeconfig),
         authorization=await other(settings.authorization_kubeconfig),
+        upstreams={
+            name: await stack.enter_async_context(await KubeClient.connect(Path(file)))
+            for name, _, file in (each.partition("=") for each in settings.upstream)
+        },
     )
 
 

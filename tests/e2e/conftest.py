@@ -56,6 +56,17 @@ def definitions(request: pytest.FixtureRequest) -> Definitions:
     return Definitions(request.config.getoption("--crds"))
 
 
+def start_cluster(config: pytest.Config, directory: Path, definitions: Definitions, pod_ip: str) -> Cluster:
+    """A real one or the stand-in, as the suite was told. The caller stops it."""
+    if config.getoption("--cluster") == "real":
+        from tests.e2e.real_cluster import RealCluster
+
+        return RealCluster(directory, find_binaries()[0], definitions=definitions, pod_ip=pod_ip)
+    from tests.e2e.local_cluster import StandInCluster
+
+    return StandInCluster(directory, pod_ip=pod_ip)
+
+
 @pytest.fixture(scope="session")
 def cluster(
     request: pytest.FixtureRequest,
@@ -63,16 +74,7 @@ def cluster(
     definitions: Definitions,
     pod_ip: str,
 ) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("cluster")
-    found: Cluster
-    if request.config.getoption("--cluster") == "real":
-        from tests.e2e.real_cluster import RealCluster
-
-        found = RealCluster(directory, find_binaries()[0], definitions=definitions, pod_ip=pod_ip)
-    else:
-        from tests.e2e.local_cluster import StandInCluster
-
-        found = StandInCluster(directory, pod_ip=pod_ip)
+    found = start_cluster(request.config, tmp_path_factory.mktemp("cluster"), definitions, pod_ip)
     with contextlib.ExitStack() as stack:
         if request.config.getoption("--store") == "nats":
             servers = stack.enter_context(running(tmp_path_factory.mktemp("nats"), 3))

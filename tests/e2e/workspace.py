@@ -82,13 +82,13 @@ class User:
 class Workspace:
     """A namespace; `alice` may view it and nothing else, `bob` has no rights at all."""
 
-    def __init__(self, cluster: Cluster, users: dict[str, User]) -> None:
+    def __init__(self, cluster: Cluster, users: dict[str, User], *, name: str = "") -> None:
         self.cluster = cluster
         self.admin = users["admin"]
         self.alice = users["alice"]
         self.bob = users["bob"]
         # Numbered, for of a thousand that are random two are the same once in a while.
-        self.name = f"team-{secrets.token_hex(3)}-{next(_numbers)}"
+        self.name = name or f"team-{secrets.token_hex(3)}-{next(_numbers)}"
         cluster.admin.create("/api/v1/namespaces", {"metadata": {"name": self.name}})
         bind_in_namespace(cluster.admin, self.name, "view", self.alice.name)
 

@@ -18,6 +18,7 @@ from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
+from visibility_api.workloads.elsewhere import Upstreams
 from visibility_api.workloads.kind import WatchedObjects
 
 
@@ -69,6 +70,7 @@ class Taken:
             waiting_write_backs=lambda: 0,
             keeper=None,
             job_pods=None,
+            upstreams=Upstreams({}, lambda _resource, _key: None),
         )
 
     async def settle(self) -> None:

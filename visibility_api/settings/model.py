@@ -39,6 +39,7 @@ from .values import (
     is_namespace,
     is_nats,
     is_peer,
+    is_upstream,
     metric_names,
     name_prefix,
     namespace,
@@ -194,6 +195,13 @@ class Settings(BaseSettings):
     store_ca_file: File = Field(default=None, description="CA of --store. Without it the system's")
     store_cert_file: File = Field(default=None, description="client certificate for --store, PEM")
     store_key_file: File = Field(default=None, description="private key of --store-cert-file, PEM")
+    upstream: Annotated[
+        Words, each(is_upstream, "give NAME=KUBECONFIG for each, with a file that exists")
+    ] = Field(
+        default=(),
+        description="other clusters with a server like this one, NAME=KUBECONFIG. Jobs that MultiKueue runs"
+        " there are shown here as they are there (docs/federation.md). May be repeated",
+    )
     data_dir: Directory = Field(
         default=None,
         description="directory to keep the state of the jobs in, so that a restart loses nothing. Each"

@@ -15,7 +15,7 @@ from visibility_api.reports.fields import MAX_INTEGER
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, job_failure, latest, pod_failure
-from .kind import MAX_GROUPS, Group, JobKind, Parts, View
+from .kind import MAX_GROUPS, Group, JobKind, Parts, PhaseDecision, View
 from .objects import MAX_NAMES, ObjectCondition
 from .phase import QUEUE_NAME, job_phase, true_condition
 from .rank0 import describe_initializer, describe_rank0
@@ -29,8 +29,10 @@ def describe_job(
     job: Any,  # noqa: ANN401 - of the kind's own type
     parts: Parts,
     said: Mapping[str, str],
+    elsewhere: PhaseDecision | None = None,
 ) -> TrainingJob:
-    """`said`: the progress that its initializers have printed, by their runs."""
+    """`said`: the progress that its initializers have printed, by their runs. `elsewhere`: its phase in the
+    cluster that runs it."""
     meta, conditions = job.metadata, kind.conditions(job)
     view = kind.view(job, parts)
     annotations = read_annotations(meta.annotations)
@@ -55,6 +57,8 @@ def describe_job(
         rank0,
         {i.name: said[i.attempt] for i in at_work if i.attempt in said},
     )
+    if elsewhere is not None and view.manager and not decision.phase.is_final:
+        decision = decision if decision.phase is Phase.SUSPENDED else elsewhere
     is_suspended = decision.phase is Phase.SUSPENDED
     suspension = next((each for each in conditions if each.type == "Suspended"), None)
     return TrainingJob(

@@ -23,6 +23,7 @@ from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.trainer_status import TrainerStatus, fit
 
 from .description import describe_job
+from .elsewhere import Elsewhere
 from .kind import AllPods, JobKind, WatchedObjects
 from .object_cache import Key, ObjectCache, Owner, PodCache, key_of
 from .objects import AnyObject, Meta, OwnerReference, Pod
@@ -45,7 +46,7 @@ class Inventory:
     """Joins objects by the uid of their owners, down to pods.
 
     `on_job` is called with each job that is new or has changed and the report in its status, if there is one;
-    `on_gone` with each job that has been deleted.
+    `on_gone` with each job that has been deleted. `elsewhere` says how another cluster shows a job.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Inventory:
         *,
         on_job: Callable[[TrainingJob, Observation | None], None],
         on_gone: Callable[[JobRef], None],
+        elsewhere: Callable[[str, Key], Elsewhere | None] = lambda _resource, _key: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._on_job = on_job
+        self._elsewhere = elsewhere
         self._on_gone = on_gone
         self._now = now
         self._kinds = {kind.served.plural: kind for kind in kinds}
@@ -147,6 +150,12 @@ class Inventory:
             self._said[_id(ref)] = said
             self._refresh(((self._kinds[ref.resource], _id(ref)[1]),))
 
+    def shown_elsewhere(self, resource: str, key: Key) -> None:
+        """Another cluster shows this job otherwise than before."""
+        known = self._known.get(resource, {}).get(key)
+        if known is not None and known.runs_elsewhere:
+            self._refresh(((self._kinds[resource], key),))
+
     def _known_job(self, ref: JobRef) -> TrainingJob | None:
         return self._known.get(ref.resource, {}).get((ref.namespace, ref.name))
 
@@ -211,11 +220,14 @@ class Inventory:
         end = true_condition(conditions := kind.conditions(source), "Failed")
         end = end or true_condition(conditions, kind.success)
         parts = _Parts(self._caches, key[0], ended_at=end.last_transition_time if end is not None else None)
-        after = describe_job(kind, source, parts, self._said.get(id_, _NOTHING))
+        shown = self._elsewhere(*id_)
+        decision = shown.decision if shown is not None else None
+        after = describe_job(kind, source, parts, self._said.get(id_, _NOTHING), decision)
         if not after.initializers:
             self._said.pop(id_, None)
         status = source.status if kind.has_trainer_status else None
-        report = reported_progress(status.trainer_status if status is not None else None)
+        report = shown.report if shown is not None and after.runs_elsewhere else None
+        report = report or reported_progress(status.trainer_status if status is not None else None)
         if before is None or after != before or report != self._reports.get(id_):
             known[key] = after
             if report is None:

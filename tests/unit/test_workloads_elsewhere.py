@@ -1,0 +1,110 @@
+"""Jobs that another cluster runs, as its documents are read here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from visibility_api.jobs.job import Phase
+from visibility_api.kube.client import KubeClient
+from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.workloads.elsewhere import ShownJob, Upstreams, read
+
+TIME = "2026-11-26T12:00:00Z"
+
+
+def shown(status: dict[str, Any], *, created: str = TIME) -> ShownJob:
+    document = {
+        "metadata": {"name": "trainjobs.bert", "namespace": "team", "creationTimestamp": created},
+        "jobRef": {"kind": "TrainJob", "resource": "trainjobs", "name": "bert", "uid": "u"},
+        "status": status,
+    }
+    return msgspec.json.decode(msgspec.json.encode(document), type=ShownJob)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, None),
+        ({"phase": "Running", "lastUpdatedTime": "yesterday"}, None),
+        (
+            {"phase": "Running", "lastUpdatedTime": TIME, "steps": {"current": 5, "total": 10}},
+            ("running", 5, 10, None, ()),
+        ),
+        (
+            {
+                "phase": "Succeeded",
+                "lastUpdatedTime": TIME,
+                "progressPercentage": 10**30,
+                "metrics": [{"name": "loss", "value": "0.5"}],
+                "message": "a\u202eb",
+            },
+            ("completed", None, None, 100, (("loss", "0.5"),)),
+        ),
+        (
+            {"phase": "Failed", "lastUpdatedTime": TIME, "steps": {"current": -3, "total": 2**70}},
+            ("failed", None, None, None, ()),
+        ),
+        (
+            {"phase": "odd", "lastUpdatedTime": TIME, "epochs": {"current": 1.5}},
+            ("running", None, None, None, ()),
+        ),
+    ],
+)
+def test_a_document_of_another_cluster_is_read_within_the_limits_of_a_report(
+    status: dict[str, Any], expected: tuple[Any, ...] | None
+) -> None:
+    report = read(shown(status)).report
+    found = report and (
+        report.state,
+        report.step,
+        report.total_steps,
+        report.progress_percentage,
+        report.metrics,
+    )
+    assert found == expected
+    assert report is None or report.message in (None, "a\ufffdb")
+
+
+def test_a_document_of_another_cluster_has_no_more_metrics_than_a_report() -> None:
+    metrics = [{"name": f"m{number}", "value": "1"} for number in range(10 * MAX_METRICS)]
+    report = read(shown({"phase": "Running", "lastUpdatedTime": TIME, "metrics": metrics})).report
+    assert report is not None
+    assert len(report.metrics) == MAX_METRICS
+
+
+async def _of(*jobs: ShownJob) -> AsyncIterator[ShownJob]:
+    for job in jobs:
+        yield job
+
+
+def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named() -> None:
+    changed = list[tuple[str, tuple[str, str]]]()
+    client = KubeClient.__new__(KubeClient)  # nothing is sent
+    upstreams = Upstreams({"west": client, "east": client}, lambda *id_: changed.append(id_))
+    bert = "trainjobs", ("team", "bert")
+
+    def message() -> str:
+        found = upstreams.find(*bert)
+        return "" if found is None else found.decision.message
+
+    async def run() -> None:
+        await upstreams._list("west", _of(shown({"phase": "Running", "phaseMessage": "It runs."})))
+        assert message() == "It runs. Seen in cluster west."
+        later = shown({"phase": "Pending"}, created="2026-11-26T13:00:00Z")
+        await upstreams._list("east", _of(later))
+        assert message() == "Seen in cluster east."
+        upstreams._down = frozenset({"east"})
+        assert message() == "Last seen in cluster east, which does not answer."
+        upstreams._change("east", "DELETED", later)
+        assert message() == "It runs. Seen in cluster west."
+        await upstreams._list("west", _of())
+        assert upstreams.find(*bert) is None
+
+    asyncio.run(run())
+    assert changed == [bert] * 4
+    assert read(shown({"phase": "Running"})).decision.phase == Phase.RUNNING
