@@ -174,7 +174,7 @@ def _certificate(settings: Settings, cluster: KubeClient) -> CertificateFiles | 
         )
     files = (settings.tls_cert_file, settings.tls_private_key_file)
     return CertificateFiles(
-        *((files[0], files[1]) if files[0] and files[1] else provide_certificate(settings.cert_dir))
+        *((files[0], files[1]) if files[0] and files[1] else provide_certificate(settings.cert_dir, ()))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -22,26 +23,52 @@ def names(file: Path) -> set[str]:
     return {str(name.value) for name in held}
 
 
-def test_a_pair_is_made_anew_with_a_private_key(tmp_path: Path) -> None:
-    directory = tmp_path / "a" / "b"
-    first = provide_certificate(directory)[0].read_bytes()
-    certificate_file, key_file = provide_certificate(directory)
-    assert certificate_file.read_bytes() != first
-    assert names(certificate_file) == {"localhost", "127.0.0.1"}
+def test_pair_is_made_with_all_names_and_a_private_key(tmp_path: Path) -> None:
+    certificate_file, key_file = provide_certificate(tmp_path / "a" / "b", ["api.svc", "::1", "localhost"])
+    assert names(certificate_file) == {"api.svc", "::1", "localhost", "127.0.0.1"}
     assert key_file.stat().st_mode & 0o777 == 0o600
-    assert [file.name for file in sorted(directory.iterdir())] == ["apiserver.crt", "apiserver.key"]
+    assert [file.name for file in sorted(certificate_file.parent.iterdir())] == [
+        "apiserver.crt",
+        "apiserver.key",
+    ]
     ServingTls(CertificateFiles(certificate_file, key_file).read())
+
+
+def test_good_pair_is_used_again(tmp_path: Path) -> None:
+    first = provide_certificate(tmp_path, ["a"])[0].read_bytes()
+    assert provide_certificate(tmp_path, ["a"])[0].read_bytes() == first
+
+
+def test_a_pair_that_cannot_be_used_is_replaced(tmp_path: Path) -> None:
+    """Another name, another key, a key others may read, not long to live."""
+    certificate_file, key_file = provide_certificate(tmp_path, ["a"])
+    held = certificate_file.read_bytes()
+
+    def is_renewed(hosts: list[str], **options: Any) -> bool:
+        nonlocal held
+        before, held = held, provide_certificate(tmp_path, hosts, **options)[0].read_bytes()
+        return held != before
+
+    assert is_renewed(["b"])
+    key_file.chmod(0o644)
+    assert is_renewed(["b"])
+    key_file.write_bytes(provide_certificate(tmp_path / "other", ["b"])[1].read_bytes())
+    assert is_renewed(["b"])
+    certificate_file.write_text("junk")
+    assert is_renewed(["b"])
+    assert not is_renewed(["b"])
+    assert is_renewed(["b"], renew_before=timedelta(days=400))
 
 
 def test_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(TrustUnusable, match="file"):
-        provide_certificate(tmp_path / "file")
+        provide_certificate(tmp_path / "file", [])
 
 
 def test_files_that_hold_no_pair_are_unusable(tmp_path: Path) -> None:
-    certificate_file, key_file = provide_certificate(tmp_path)
-    other = provide_certificate(tmp_path / "other")[1]
+    certificate_file, key_file = provide_certificate(tmp_path, [])
+    other = provide_certificate(tmp_path / "other", [])[1]
     for pair in ((certificate_file, other), (tmp_path / "absent", key_file), (key_file, certificate_file)):
         with pytest.raises(TrustUnusable):
             ServingTls(CertificateFiles(pair[0], pair[1]).read())

@@ -98,7 +98,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    return provide_certificate(tmp_path)
+    return provide_certificate(tmp_path, [])
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,30 +16,48 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from visibility_api.auth.errors import TrustUnusable
 
 LIFETIME = timedelta(days=365)
+RENEW_BEFORE = timedelta(days=30)
 BACKDATED = timedelta(hours=1)  # clients' clocks may be behind
-NAMES = ("localhost", "127.0.0.1")  # of a self-signed one
+ALWAYS_NAMED = ("localhost", "127.0.0.1")
 MAX_COMMON_NAME = 64  # characters, by X.520
 
 PrivateKey = ec.EllipticCurvePrivateKey
 
 
-def provide_certificate(directory: Path) -> tuple[Path, Path]:
-    """The files of a new self-signed certificate (PEM, mode 0644) and its key (0600) for this host.
+def provide_certificate(
+    directory: Path, hosts: Sequence[str], *, renew_before: timedelta = RENEW_BEFORE
+) -> tuple[Path, Path]:
+    """The files of a certificate (PEM, mode 0644) and its key (0600) for `hosts`, localhost and 127.0.0.1.
 
-    They are called as those of Kubernetes' own servers: apiserver.crt, apiserver.key. Raises TrustUnusable
-    when they cannot be written.
+    A pair that is there stays if it names all hosts and is valid for longer than `renew_before`. Else a
+    self-signed one is written. The files are called as those of Kubernetes' own servers: apiserver.crt,
+    apiserver.key. Raises TrustUnusable when they cannot be written.
     """
     certificate_file, key_file = directory / "apiserver.crt", directory / "apiserver.key"
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = _subject(NAMES[0]), datetime.now(UTC)
-    certificate = _certificate(name, key, key, name, LIFETIME, now, hosts=NAMES)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _write(key_file, key_pem(key), mode=0o600)
-        _write(certificate_file, pem(certificate), mode=0o644)
-    except OSError as error:
-        raise TrustUnusable(f"cannot write a serving certificate: {error}") from error
+    names = tuple(dict.fromkeys((*hosts, *ALWAYS_NAMED)))
+    if not _is_good(certificate_file, key_file, names, renew_before):
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _certificate(
+            _subject(names[0]), key, key, _subject(names[0]), LIFETIME, datetime.now(UTC), hosts=names
+        )
+        _write_all({key_file: key_pem(key), certificate_file: pem(certificate)})
     return certificate_file, key_file
+
+
+def _is_good(certificate_file: Path, key_file: Path, names: Sequence[str], renew_before: timedelta) -> bool:
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
+        key = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
+        held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        is_private = key_file.stat().st_mode & 0o077 == 0
+    except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
+        return False
+    return (
+        is_private
+        and key.public_key() == certificate.public_key()
+        and certificate.not_valid_after_utc - renew_before > datetime.now(UTC)
+        and all(_general_name(name) in held for name in names)
+    )
 
 
 def make_ca(lifetime: timedelta, now: datetime) -> tuple[x509.Certificate, PrivateKey]:
@@ -118,6 +136,15 @@ def key_pem(key: PrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def _write_all(files: Mapping[Path, bytes]) -> None:
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, content, mode=0o600 if path.suffix == ".key" else 0o644)
+    except OSError as error:
+        raise TrustUnusable(f"cannot write a serving certificate: {error}") from error
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:

@@ -1,7 +1,7 @@
 """The metrics of all jobs as text, on the replica that owns them.
 
-A scrape renders the jobs that have changed since the last one, so a push costs nothing more. The lines of a
-job are kept between scrapes; other requests are served during one.
+A scrape renders what has changed since the last one, so a push costs nothing more. The lines of a job are
+kept between scrapes; other requests are served during one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
@@ -23,6 +22,14 @@ from .families import FAMILIES, LEFT_OUT, Family, Pods, Shown, quote
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AT_ONCE = 32  # jobs that are rendered, in a millisecond, before others have their turn
 PIECE_JOBS = 512  # of one metric, in one piece of the answer
+
+# By what they follow from. Those of one sample a job and report are `_ONE`.
+_CLUSTER, _ACCOUNT, _METRICS = (
+    tuple(each for each in FAMILIES if each.follows == source) for source in ("cluster", "account", "metrics")
+)
+_ONE = tuple((each, each.value) for each in FAMILIES if each.follows == "report" and each.value is not None)
+_VALUES = tuple(value for _, value in _ONE)
+_ORDER = (*_CLUSTER, *_ACCOUNT, *_METRICS, *(family for family, _ in _ONE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +44,19 @@ class JobMetricsSource:
     pods: Callable[[TrainingJob], Pods] = lambda _job: ()
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True, kw_only=True)
+class _Kept:
     """Of one job, since it was rendered last."""
 
     document: JobProgress
-    pods: Pods
-    seconds: dict[int, float]
-    lines: Sequence[str]  # in the order of FAMILIES
+    pods: Pods = ()
+    labels: str
+    heads: Sequence[str]  # of the lines of _ONE
+    seconds: dict[int, float] = field(default_factory=dict)
+    of_cluster: Sequence[str] = ()
+    of_account: Sequence[str] = ()
+    of_metrics: Sequence[str] = ()
+    lines: Sequence[str] = ()  # in _ORDER
 
 
 class JobMetrics:
@@ -69,7 +82,7 @@ class JobMetrics:
                 await asyncio.sleep(0)
         self._kept = shown
         columns = zip(*[each.lines for each in shown.values()], strict=True)
-        for family, column in zip(FAMILIES, columns, strict=False):
+        for family, column in zip(_ORDER, columns, strict=False):
             yield _describe(family)
             for start in range(0, len(column), PIECE_JOBS):
                 yield "".join(column[start : start + PIECE_JOBS]).encode()
@@ -80,12 +93,36 @@ class JobMetrics:
 
     def _render(self, ref: JobRef, document: JobProgress, kind: str) -> _Kept:
         kept, pods = self._kept.get(ref), self._source.pods(document.job)
-        if kept is not None and kept.document is document and kept.pods == pods:
+        if kept is None:
+            kept = _begin(ref, document, kind)
+        elif kept.document is document and kept.pods == pods:
             return kept
-        seconds = grow(kept.seconds if kept is not None else {}, document)
-        job = Shown(document, pods, seconds, self._source.metrics)
-        labels = f"{{namespace={quote(ref.namespace)},kind={quote(kind)},trainjob={quote(ref.name)}"
-        return _Kept(document, pods, seconds, [_lines(family, labels, job) for family in FAMILIES])
+        before = kept.document if kept.lines else None
+        if before is None or before.goodput != document.goodput:
+            kept.seconds = grow(kept.seconds, document)
+            kept.of_account = ()
+        job = Shown(document, pods, kept.seconds, self._source.metrics)
+        if before is None or kept.pods != pods or not _is_same(before, document):
+            kept.of_cluster = [_lines(each, kept.labels, job) for each in _CLUSTER]
+        if not kept.of_account:
+            kept.of_account = [_lines(each, kept.labels, job) for each in _ACCOUNT]
+        if before is None or before.metrics != document.metrics:
+            kept.of_metrics = [_lines(each, kept.labels, job) for each in _METRICS]
+        one = []
+        for head, read in zip(kept.heads, _VALUES, strict=True):
+            value = read(document)
+            one.append("" if value is None else f"{head}{value}\n")
+        kept.document, kept.pods, kept.lines = (
+            document,
+            pods,
+            (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *one),
+        )
+        return kept
+
+
+def _begin(ref: JobRef, document: JobProgress, kind: str) -> _Kept:
+    labels = f"{{namespace={quote(ref.namespace)},kind={quote(kind)},trainjob={quote(ref.name)}"
+    return _Kept(document=document, labels=labels, heads=[f"{each.name}{labels}}} " for each, _ in _ONE])
 
 
 def grow(before: dict[int, float], document: JobProgress) -> dict[int, float]:
@@ -110,6 +147,27 @@ def _lines(family: Family, labels: str, job: Shown) -> str:
 
 def _describe(family: Family) -> bytes:
     return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n".encode()
+
+
+def _is_same(before: JobProgress, after: JobProgress) -> bool:
+    """As far as the metrics that seldom change show it."""
+    return (
+        before.job is after.job
+        and before.attempts == after.attempts
+        and before.started_at == after.started_at
+        and before.ended_at == after.ended_at
+        and before.total_steps == after.total_steps
+        and _source(before) == _source(after)
+        and (before.conditions == after.conditions or _statuses(before) == _statuses(after))
+    )
+
+
+def _source(document: JobProgress) -> str:
+    return document.observation.source if document.observation is not None else ""
+
+
+def _statuses(document: JobProgress) -> list[tuple[str, str]]:
+    return [(each.type, each.status) for each in document.conditions]
 
 
 def choose(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], Mapping[str, int]]:

@@ -41,13 +41,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One metric: one `value` of a job, or several `samples`."""
+    """One metric: one `value` of a job, or several `samples`. It `follows` from what the cluster shows, from
+    each report, from its metrics, or from the account of the job's time."""
 
     name: str
     type: Literal["gauge", "counter"] = "gauge"
     help: str
     labels: tuple[str, ...] = ()  # beside JOB_LABELS
     absent: str = ""  # when there is no sample; for the docs
+    follows: Literal["cluster", "report", "metrics", "account"] = "cluster"
     value: Callable[[JobProgress], float | None] | None = field(default=None, repr=False)
     samples: Callable[[Shown], Iterable[Sample]] = field(default=lambda _job: (), repr=False)
 
@@ -176,36 +178,42 @@ FAMILIES = (
         name="trainjob_progress_ratio",
         help="How far the job is, from 0 to 1, in hundredths.",
         absent="not reported",
+        follows="report",
         value=lambda document: done / 100 if (done := document.progress_percentage) is not None else None,
     ),
     Family(
         name="trainjob_step",
         help="The step that was reported last.",
         absent="not reported",
+        follows="report",
         value=lambda document: document.step,
     ),
     Family(
         name="trainjob_steps_per_second",
         help="Steps a second, as the server measures them.",
         absent="the run does not advance",
+        follows="report",
         value=lambda document: document.steps_per_s,
     ),
     Family(
         name="trainjob_estimated_completion_timestamp_seconds",
         help="When the run is estimated to end.",
         absent="the run does not advance, or has no planned end",
+        follows="report",
         value=lambda document: _time(document.completion_at),
     ),
     Family(
         name="trainjob_last_report_timestamp_seconds",
         help="When the numbers that are shown were reported.",
         absent="nothing was reported",
+        follows="report",
         value=lambda document: _time(document.seen_at or document.updated_at),
     ),
     Family(
         name="trainjob_checkpoint_timestamp_seconds",
         help="When the last checkpoint was complete.",
         absent="the run does not tell of its checkpoints",
+        follows="report",
         value=lambda document: _time(document.checkpoint[1] if document.checkpoint is not None else None),
     ),
     Family(
@@ -214,6 +222,7 @@ FAMILIES = (
         help="What the time of the job was spent on; the activities are those of docs/goodput.md.",
         labels=("activity",),
         absent="nothing was spent on the activity",
+        follows="account",
         samples=lambda job: [
             (_ACTIVITIES[kind], int(some)) for kind, some in job.seconds.items() if some >= 1
         ],
@@ -223,6 +232,7 @@ FAMILIES = (
         help="A metric that the run reported, of those that --job-metric-names allows.",
         labels=("metric",),
         absent="not reported",
+        follows="metrics",
         samples=_reported,
     ),
 )
