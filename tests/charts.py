@@ -46,6 +46,10 @@ FLAVOURS: Final[Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]]] = {
     "node-faults": (("node-faults",), {**_ONLY_STATUS, "nodeFaults": True}),
     "writing": (("write-back", "events"), {**_ONLY_STATUS, "writeBack": True, "events": True}),
     "archive": (("archive",), {**_ONLY_STATUS, **_ARCHIVE}),
+    "upstreams": (
+        ("upstreams",),
+        {**_ONLY_STATUS, "upstreams": {"secret": "visibility-api-upstreams"}},
+    ),
     "nats": (
         ("nats",),
         {**_ONLY_STATUS, "store": {"servers": ["nats://nats.nats:4222"], "secret": "visibility-api-nats"}},

@@ -158,10 +158,21 @@ async def _connect(settings: Settings, stack: contextlib.AsyncExitStack) -> Clie
         authentication=await other(settings.authentication_kubeconfig),
         authorization=await other(settings.authorization_kubeconfig),
         upstreams={
-            name: await stack.enter_async_context(await KubeClient.connect(Path(file)))
-            for name, _, file in (each.partition("=") for each in settings.upstream)
+            file.name: await stack.enter_async_context(await KubeClient.connect(file))
+            for file in _kubeconfigs(settings.upstreams)
         },
     )
+
+
+def _kubeconfigs(directory: Path | None) -> list[Path]:
+    """Those of other clusters. Raises StartFailed."""
+    if directory is None:
+        return []
+    # A mounted Secret has links of its own, whose names begin with a dot.
+    files = sorted(each for each in directory.glob("[!.]*") if each.is_file())
+    if not files:
+        raise StartFailed(f"--upstreams: there is no kubeconfig in {directory}")
+    return files
 
 
 def _certificate(settings: Settings, cluster: KubeClient) -> CertificateFiles | CertificateSecret:

@@ -1,19 +1,15 @@
-"""`--upstream`: two clusters, as MultiKueue's manager and worker are. Kueue's controllers are not here."""
+"""`--upstreams`: two clusters, as MultiKueue's manager and worker are. Kueue's controllers are not here."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
-import tempfile
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import yaml
 
 from tests.e2e.api import Object, write_kubeconfig
 from tests.e2e.cluster import Cluster
@@ -90,8 +86,9 @@ def federation(
         stack.callback(loop.stop)
         loop.call(link.start())
         stack.callback(lambda: loop.call(link.stop()))
+        (directory / "upstreams").mkdir()
         kubeconfig = write_kubeconfig(
-            directory / "worker.kubeconfig",
+            directory / "upstreams" / "west",
             url=f"https://127.0.0.1:{link.port}",
             ca_file=other.ca_file,
             cert=other.issue_client(READER),
@@ -99,7 +96,7 @@ def federation(
         manager = VisibilityServer(
             cluster,
             directory / "manager",
-            flags=["--upstream", f"west={kubeconfig}", "--namespaces", shared.name],
+            flags=["--upstreams", str(kubeconfig.parent), "--namespaces", shared.name],
             is_registered=False,
         )
         stack.callback(manager.stop)
@@ -180,22 +177,3 @@ def test_behind_a_cut_link_the_last_report_is_shown_with_its_age(federation: Fed
         return status["steps"]["current"] > before and condition(status, "Fresh")["status"] == "True"
 
     wait_until(goes_on, what="the report is recent again")
-
-
-def test_the_patch_of_the_page_names_each_cluster_to_the_server(
-    cluster: Cluster, users: dict[str, User]
-) -> None:
-    """As kubectl renders it."""
-    block = re.search(r"```yaml\n(.+?)```", PAGE, re.DOTALL)
-    assert block is not None
-    with tempfile.TemporaryDirectory() as directory:
-        base = os.path.relpath(ROOT / "deploy" / "base", Path(directory).resolve())
-        patches = textwrap.dedent(block[1])
-        Path(directory, "kustomization.yaml").write_text(f"resources: [{base}]\n{patches}")
-        rendered = users["admin"].kubectl("kustomize", directory)
-    assert rendered.returncode == 0, rendered.stderr
-    deployments = [each for each in yaml.safe_load_all(rendered.stdout) if each["kind"] == "Deployment"]
-    (pod,) = (each["spec"]["template"]["spec"] for each in deployments)
-    assert "--upstream=west=/upstreams/west" in pod["containers"][0]["args"]
-    assert pod["volumes"][-1]["secret"] == {"secretName": "visibility-api-upstreams"}
-    assert pod["containers"][0]["volumeMounts"][-1]["mountPath"] == "/upstreams"

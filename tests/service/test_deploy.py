@@ -256,6 +256,7 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         ],
         [],
     ),
+    "upstreams": (["--upstreams=/etc/visibility-api/upstreams"], []),
     "alerts": ([], []),
     "grafana": ([], []),
     "job-metrics": (["--job-metrics=5000"], []),  # its role is for Prometheus

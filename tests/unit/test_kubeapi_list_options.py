@@ -124,7 +124,10 @@ async def test_a_get_has_options_too(server: ResourceServer, query: str, message
 
 async def test_includeobject_is_one_of_three(server: ResourceServer) -> None:
     """T8; outside of Tables nobody reads it."""
-    message = "includeObject is 'Metadata', 'Object' or 'None', not \"x\""
+    message = (
+        'Unable to convert to Table as requested: includeObject: Invalid value: "x": '
+        "must be 'Metadata', 'Object', 'None', or empty"
+    )
     for target in (BERT, ALL, f"{ALL}?watch=1"):
         asked = f"{target}{'&' if '?' in target else '?'}includeObject=x"
         assert await server.refused(asked, TABLE) == (400, "BadRequest", message)

@@ -122,7 +122,10 @@ def read_include_object(request: ResourceRequest) -> IncludeObject:
         case "None":
             return "None"
         case other:
-            raise BadRequest(f"includeObject is 'Metadata', 'Object' or 'None', not {quote(other)}")
+            raise BadRequest(
+                f"Unable to convert to Table as requested: includeObject: Invalid value: {quote(other)}: "
+                "must be 'Metadata', 'Object', 'None', or empty"
+            )
 
 
 def parse_revision(text: str) -> int | None:

@@ -39,7 +39,6 @@ from .values import (
     is_namespace,
     is_nats,
     is_peer,
-    is_upstream,
     metric_names,
     name_prefix,
     namespace,
@@ -195,12 +194,11 @@ class Settings(BaseSettings):
     store_ca_file: File = Field(default=None, description="CA of --store. Without it the system's")
     store_cert_file: File = Field(default=None, description="client certificate for --store, PEM")
     store_key_file: File = Field(default=None, description="private key of --store-cert-file, PEM")
-    upstream: Annotated[
-        Words, each(is_upstream, "give NAME=KUBECONFIG for each, with a file that exists")
-    ] = Field(
-        default=(),
-        description="other clusters with a server like this one, NAME=KUBECONFIG. Jobs that MultiKueue runs"
-        " there are shown here as they are there (docs/federation.md). May be repeated",
+    upstreams: Directory = Field(
+        default=None,
+        description="directory with a kubeconfig for each other cluster that has a server like this one. The"
+        " file is named like the cluster. Jobs that MultiKueue runs there are shown here as they are there"
+        " (docs/federation.md)",
     )
     data_dir: Directory = Field(
         default=None,

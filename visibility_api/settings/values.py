@@ -125,12 +125,6 @@ def is_peer(peer: str) -> bool:
     return _PEER.fullmatch(peer) is not None and int(peer.partition(":")[2] or 0) <= 65535
 
 
-def is_upstream(text: str) -> bool:
-    """NAME=KUBECONFIG."""
-    name, _, file = text.partition("=")
-    return is_namespace(name) and Path(file).is_file()
-
-
 def is_nats(server: str) -> bool:
     """Without credentials: settings are logged."""
     parts = urlsplit(server)
