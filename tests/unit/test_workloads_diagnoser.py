@@ -21,7 +21,8 @@ from visibility_api.jobs.job import JobRef, ProbeHints
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
-from visibility_api.workloads.diagnoser import Diagnoser, Limits, is_due
+from visibility_api.workloads import training_pods
+from visibility_api.workloads.diagnoser import Diagnoser, is_due
 from visibility_api.workloads.failures import Replica
 from visibility_api.workloads.objects import Pod
 from visibility_api.workloads.pod_lists import PodLists
@@ -55,6 +56,11 @@ def test_a_stall_is_a_reason_once(document: JobProgress, expected: bool) -> None
     assert is_due(document) is expected
 
 
+@pytest.fixture(autouse=True)
+def _of_three_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_pods, "MAX_PODS", 3)
+
+
 class Bench:
     def __init__(self, cluster: Cluster, document: JobProgress) -> None:
         self.document: JobProgress | None = document
@@ -73,7 +79,6 @@ class Bench:
             self,
             find=lambda _ref: self.document,
             found=self._found,
-            limits=Limits(within_s=60, apart_s=60, pods=3),
             clock=lambda: self.now,
         )
 

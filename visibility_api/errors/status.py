@@ -1,28 +1,5 @@
 """The errors of requests and their responses: each becomes a metav1.Status with a reason.
 
-RequestError
-  BadRequest                  400   a parameter or selector that cannot be parsed
-  Unauthorized                401
-  Forbidden                   403
-  NotFound                    404
-    ObjectNotFound                  the named object is absent
-    UnknownRoute                    no such resource
-    PageNotFound                    no such path outside the API groups; plain text
-  MethodNotAllowed            405
-  NotAcceptable               406
-  Conflict                    409   not in the state that the object is in
-  Expired                     410   a continue token or resourceVersion that has expired
-  RequestEntityTooLarge       413
-  Invalid                     422   a body or a parameter with an invalid value
-    InvalidListOptions              options that exclude each other
-  TooManyRequests             429
-    Overloaded                      too many requests in flight; plain text
-  InternalError               500   an unforeseen error
-  ReviewUnavailable           500   the access review failed; plain text
-  Unavailable                 503   not ready yet, or shutting down
-  Timeout                     504
-    TooLargeResourceVersion
-
 Handlers raise these and never build an error response. `app/refusal.py` converts the errors of `auth`.
 Messages contain nothing of a request's body or token, because clients log them.
 

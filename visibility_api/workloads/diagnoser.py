@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -23,7 +22,7 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .pod_lists import PodLists
-from .training_pods import MAX_PODS, Refusals, find_pods, may_read, progress_path
+from .training_pods import Refusals, find_pods, may_read, progress_path
 
 log = structlog.get_logger("visibility.diagnosis")
 
@@ -44,13 +43,6 @@ class Capture(Protocol):
         """Raises ApiError with status 403 if it may exec into none of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    within_s: float = WITHIN_S
-    apart_s: float = APART_S
-    pods: int = MAX_PODS
-
-
 class Diagnoser:
     """Documents go to `changed`, requests to `request`; `run` has the ranks read, namespaces in turn.
 
@@ -65,7 +57,6 @@ class Diagnoser:
         *,
         find: Callable[[JobRef], JobProgress | None],
         found: Callable[[JobRef, Diagnosis, bool], None],
-        limits: Limits = Limits(),
         refusals: Refusals | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
     ) -> None:
@@ -73,7 +64,6 @@ class Diagnoser:
         self._capture = capture
         self._find = find
         self._found = found
-        self._limits = limits
         self._clock = clock
         self._refusals = refusals if refusals is not None else Refusals(clock)
         self._queue: FairQueue[JobRef] = FairQueue(at_a_time=JOBS_AT_A_TIME, per_node=JOBS_AT_A_TIME)
@@ -93,7 +83,7 @@ class Diagnoser:
     def suspect(self, ref: JobRef, still_s: float) -> None:
         """The run has stood still for so long. What is found is told only if it is a hang."""
         last = max(self._read_at.get(ref, -math.inf), self._looked_at.get(ref, -math.inf))
-        if self._clock() - last >= max(self._limits.apart_s, still_s / 2) and self._may_begin(ref):
+        if self._clock() - last >= max(APART_S, still_s / 2) and self._may_begin(ref):
             self._suspected.add(ref)
             self._push(ref)
 
@@ -113,7 +103,7 @@ class Diagnoser:
     def wait_s(self, ref: JobRef) -> float:
         """Until it may be read again."""
         last = self._read_at.get(ref)
-        return 0.0 if last is None else last + self._limits.apart_s - self._clock()
+        return 0.0 if last is None else last + APART_S - self._clock()
 
     def job_gone(self, ref: JobRef) -> None:
         """The job was deleted."""
@@ -167,7 +157,7 @@ class Diagnoser:
         if not (is_wanted or (ref in self._suspected and may_read(document))):
             return
         try:
-            async with asyncio.timeout(2 * self._limits.within_s):
+            async with asyncio.timeout(2 * WITHIN_S):
                 found = await self._ask(self._capture, document)
         finally:
             self._end(ref, found, is_wanted=is_wanted)
@@ -192,7 +182,7 @@ class Diagnoser:
     async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
         """None: there are no pods, or no right to exec there, and nobody has requested it."""
         ref, at = document.job.ref, datetime.now(UTC)
-        pods = await find_pods(self._lists, document, self._limits.pods)
+        pods = await find_pods(self._lists, document)
         if not pods:
             is_asked = ref in self._requested
             return Diagnosis(at=at, reason=NOT_READABLE, message=NO_PODS) if is_asked else None
@@ -201,7 +191,7 @@ class Diagnoser:
                 ref.namespace,
                 pods,
                 progress_path(document),
-                within_s=self._limits.within_s,
+                within_s=WITHIN_S,
                 is_requested=ref in self._requested,
             )
         except ApiError as error:

@@ -43,8 +43,8 @@ class Refusals:
             del self._at[next(iter(self._at))]
 
 
-async def find_pods(lists: PodLists, document: JobProgress, most: int = MAX_PODS) -> list[PodState]:
-    """One for each replica that trains; of more than `most` it is said that nothing was read.
+async def find_pods(lists: PodLists, document: JobProgress) -> list[PodState]:
+    """One for each replica that trains; of more than MAX_PODS it is said that nothing was read.
 
     Raises what `PodLists.read` does.
     """
@@ -61,7 +61,7 @@ async def find_pods(lists: PodLists, document: JobProgress, most: int = MAX_PODS
                 found[replica.name] = status, _pod_state(pod, replica, container)
     ordered = sorted(found.values(), key=lambda each: each[0].place)
     return [
-        pod if place < most or pod.not_running else replace(pod, unread=TOO_MANY)
+        pod if place < MAX_PODS or pod.not_running else replace(pod, unread=TOO_MANY)
         for place, (_, pod) in enumerate(ordered)
     ]
 
