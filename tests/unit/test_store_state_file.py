@@ -31,8 +31,8 @@ from visibility_api.store.state_file import (
 BOUNDS = Bounds(max_bytes=16 * 1024 * 1024, max_age_s=3600.0)
 
 
-def job(name: str, state: bytes = b"state", *, format_: int = 1) -> SavedJob:
-    ref = JobRef(resource="trainjobs", namespace="team-a", name=name, uid=f"uid-of-{name}")
+def job(name: str, state: bytes = b"state", *, format_: int = 1, namespace: str = "team-a") -> SavedJob:
+    ref = JobRef(resource="trainjobs", namespace=namespace, name=name, uid=f"uid-of-{name}")
     return SavedJob(ref=ref, format=format_, state=state)
 
 
@@ -251,6 +251,18 @@ def test_at_its_size_limit_large_states_go_first_then_the_oldest(tmp_path: Path)
     assert "job-1999" in kept
     assert "job-0" not in kept
     assert len(kept) > 500
+
+
+def test_at_its_size_limit_the_namespace_that_has_most_loses_its_oldest(tmp_path: Path) -> None:
+    bounds = Bounds(max_bytes=1024 * 1024, max_age_s=3600.0)
+    with opened(tmp_path, bounds) as file:
+        file.write([], [], [job(f"other-{number}", b"x" * 900, namespace="b") for number in range(50)])
+        for number in range(2000):
+            file.write([], [], [job(f"flood-{number}", b"x" * 900)])
+        kept = {each.ref.name for each in file.load_histories()}
+    assert {f"other-{number}" for number in range(50)} <= kept
+    assert "flood-1999" in kept
+    assert "flood-0" not in kept
 
 
 def test_one_state_has_a_limit_and_a_larger_one_keeps_no_other_out(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ MAX_NAME_BYTES = 1024  # of what names a job: resource, namespace, name and uid 
 MAX_LOADED_BYTES = (
     256 * 1024 * 1024
 )  # of all states, and of all histories: what may be held until the jobs are known
-LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full: one namespace must not displace others
+LARGE_STATE_BYTES = 16 * 1024  # those go first when the file is full
 KEPT_ASIDE = 2  # files that were set aside last
 _EVICTED_SHARE = 10  # a tenth of the rows makes room
 _MOST_TIMES = 4  # a file so many times its limit is not read: its limit may have been lowered, not so far
@@ -229,14 +229,15 @@ class StateFile:
 
     def _evict(self) -> None:
         """Remove a tenth of the histories, or of the jobs if there are none: without them jobs are judged
-        anew, without their past they only show less."""
+        anew, without their past they only show less. Large ones go, then the oldest of whoever has most."""
         with self._transaction() as connection:
             removed = connection.execute("DELETE FROM points").rowcount
             for table in reversed(_TABLES) if not removed else ():
                 (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
                 removed = connection.execute(
-                    f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table}"  # noqa: S608
-                    " ORDER BY length(state) > ? DESC, updated LIMIT ?)",
+                    f"DELETE FROM {table} WHERE id IN (SELECT id FROM (SELECT id, length(state) AS size,"  # noqa: S608
+                    " sum(length(state)) OVER (PARTITION BY namespace ORDER BY updated DESC, id DESC) AS held"
+                    f" FROM {table}) ORDER BY size > ? DESC, held DESC LIMIT ?)",
                     (LARGE_STATE_BYTES, count // _EVICTED_SHARE + 1),
                 ).rowcount
                 if removed:
