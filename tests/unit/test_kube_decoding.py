@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
 import msgspec
 from hypothesis import example, given, strategies as st
 
 from visibility_api.kube.decoding import truncate_depth
-from visibility_api.kube.object_reader import ObjectReader
-from visibility_api.workloads.objects import Pod, mark_unread
+from visibility_api.kube.object_reader import ASIDE_BYTES, ObjectReader
+from visibility_api.workloads.objects import AnyObject, Pod, mark_unread
 
 JSON = st.recursive(
     st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -71,15 +73,37 @@ async def test_an_event_is_read_in_one_pass_as_in_two() -> None:
     for line in events():
         head, body = await reader.head(line), await reader.body(line)
         meta = head.object.metadata
-        assert reader.event(line) == (head.type, body, meta.resourceVersion, meta.namespace)
+        assert await reader.event(line) == (head.type, body, meta.resourceVersion, meta.namespace)
         assert meta.resourceVersion == "17"
 
 
-def test_values_of_variables_that_are_not_ours_are_not_decoded() -> None:
+WENT_ON = threading.Event()
+
+
+class Part(msgspec.Struct):
+    def __post_init__(self) -> None:
+        WENT_ON.wait(5)
+
+
+class Made(AnyObject, frozen=True):
+    parts: tuple[Part, ...] = ()
+
+
+async def test_others_go_on_while_an_event_with_thousands_of_parts_is_read() -> None:
+    """A JobSet of 8,000 replicated jobs takes 27 ms, each time that anything of it changes."""
+    reader = ObjectReader("/made", Made, mark=mark_unread, count=lambda _reason: None)
+    made = {"metadata": {"name": "bert"}, "x": "x" * ASIDE_BYTES, "parts": [{}] * 3}
+    reading = asyncio.create_task(reader.event(msgspec.json.encode({"type": "ADDED", "object": made})))
+    asyncio.get_running_loop().call_soon(asyncio.get_running_loop().call_soon, WENT_ON.set)
+    assert len((await reading).object.parts) == 3
+    assert WENT_ON.is_set()
+
+
+async def test_values_of_variables_that_are_not_ours_are_not_decoded() -> None:
     """One may have nine megabytes. This one is no text at all, and costs its pod nothing."""
     reader = ObjectReader("/pods", Pod, mark=mark_unread, count=lambda _reason: None)
     line = events()[0].replace(b'"env":[', b'"env":[{"name":"X","value":"\\\\ud800"},')
-    (container,) = reader.event(line).object.spec.containers
+    (container,) = (await reader.event(line)).object.spec.containers
     assert [(variable.name, variable.text) for variable in container.env or ()] == [
         ("TRAINJOB_PROGRESS_FILE", "/a")
     ]

@@ -325,10 +325,10 @@ class Watch(Generic[T]):
         event = None
         with suppress(*UNDECODABLE):
             try:
-                event = self._reader.event(line)
+                event = await self._reader.event(line)
             except RecursionError:
                 line = await truncate_depth(line)  # once for all that follows
-                event = self._reader.event(line)
+                event = await self._reader.event(line)
         if event is not None and event.type in CHANGES:
             self._on_event(event.type, event.object)  # type: ignore[arg-type]  # narrowed by `in`
             self._version = event.version or self._version

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from visibility_api.kube.object_reader import TOO_LARGE
+from visibility_api.kube.object_reader import TOO_LARGE, UNREADABLE
 
 from .objects import AnyObject, Meta, OwnerReference, Pod, without_all_else
 from .rank0 import precedence
@@ -53,12 +53,16 @@ class ObjectCache(Generic[T]):
     def put(self, key: Key, object_: T) -> Sequence[Owner] | None:
         """Store the object under its key (`key_of`). One that equals the stored one changes nothing.
 
-        Of one that takes too much memory only what names it is stored, and that it is too large.
+        Of one that takes too much memory, or cannot be stored, only what names it is, and why.
         """
         after = object_.metadata.controller
         if not self._is_own and (after is None or after.kind not in self._owner_kinds):
             return self.drop(key)
-        packed = self._encoder.encode(object_)
+        try:
+            packed = self._encoder.encode(object_)
+        except OverflowError:  # a time before year 1 or after year 9999, in UTC
+            object_ = without_all_else(object_, UNREADABLE)
+            packed = self._encoder.encode(object_)
         if self._is_too_large(object_, packed):
             packed = self._encoder.encode(without_all_else(object_, TOO_LARGE))
         if self._packed.get(key) == packed:
