@@ -215,6 +215,21 @@ test("past the last value of a compared job, its value is told with its own step
   );
 });
 
+test("without the pointer each compared job has its last value, wherever the newest one lies", async () => {
+  const [job, other] = fixture.jobs.filter(trains) as [MadeJob, MadeJob];
+  has(job, { loss: [range(500, 1000, 10, () => 3)] });
+  has(other, { loss: [range(1010, 1500, 10, () => 4)] }); // the newest, and at the earliest steps
+  const { series } = other.hasHistory!;
+  other.hasHistory = {
+    ...other.hasHistory!,
+    series: series.map((one) => ({ ...one, steps: (one.steps ?? []).map((step) => (step ?? 0) - 1000) })),
+  };
+  other.says = { ...other.says, steps: { current: 500 } };
+  await show(job, `?with=${other.namespace}/${other.name}`);
+  await until(legend, (texts) => texts.some((text) => text.includes(other.name) && text.endsWith("4")));
+  await until(legend, (texts) => texts.some((text) => text.includes(job.name) && /3step 1,000$/.test(text)));
+});
+
 test("a learning rate is never smoothed", async () => {
   const job = fixture.jobs.find(trains)!;
   has(job, { "train/lr-AdamW": [range(0, 100, 10, (step) => (step < 50 ? 1 : 0.1))] });

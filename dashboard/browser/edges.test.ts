@@ -244,6 +244,19 @@ test("views are kept until somebody removes them, and a long list of them scroll
   expect(sheet.y + sheet.height).toBeLessThanOrEqual(600 + (await page.evaluate(() => scrollY)));
 });
 
+test("a view that the browser cannot keep is said to last as long as the page", async () => {
+  await show();
+  await page.evaluate(() => {
+    Storage.prototype.setItem = () => {
+      throw new DOMException("full", "QuotaExceededError");
+    };
+  });
+  await page.getByRole("button", { name: "Views" }).click();
+  await page.getByPlaceholder("Name of this view").fill("mine");
+  await page.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("The browser keeps nothing for this page: what is chosen lasts until it is closed.").waitFor();
+});
+
 test("what another tab saves while a page opens is kept", async () => {
   ({ page, faults } = await open(browser, "about:blank"));
   await page.addInitScript(() => {

@@ -104,6 +104,18 @@ test("the list notifies of its failures when it was asked to, and of those it is
   expect(await told()).toEqual([`${job.name} has failed | ${job.namespace} · OOMKilled (exit 137)`]);
 });
 
+test("advice to stop a job is in the list, and notified of", async () => {
+  const [job] = fixture.jobs.filter(isGood) as [MadeJob];
+  await openWithNotifications(`#/?q=${job.name}`);
+  await page.getByText(job.name, { exact: true }).waitFor();
+  await optIn();
+  const message = "loss 2.1 is worse than the median 1.3 of 4 jobs at step 500";
+  becomes(job, { conditions: [{ type: "ShouldStop", status: "True", reason: "MedianStop", message }] as never });
+  await until(told, (all) => all[0] === `${job.name} should be stopped | ${job.namespace}`);
+  await page.locator(".row", { hasText: job.name }).getByText("Should stop").waitFor();
+  await page.getByRole("button", { name: "Should stop 1" }).waitFor();
+});
+
 test("many failures at once are one notification", async () => {
   await openWithNotifications();
   await page.locator(".body .row").first().waitFor();

@@ -70,6 +70,20 @@ test.each(NOT_OF_A_JOB)("a 404 that is not of the job deletes none (%o)", async 
   await page.locator(".numbers").waitFor();
 });
 
+test("while nothing is served, the tabs of jobs say so as the list does: no right was taken away", async () => {
+  await show();
+  await isListed();
+  const tab = await page.context().newPage();
+  await tab.goto(fixture.page() + route());
+  await tab.locator(".numbers").waitFor();
+  fixture.fault = { path: /\/v1alpha1\/.*jobs/, ...NOT_OF_A_JOB[0]! };
+  fixture.cut();
+  for (const one of [page, tab]) {
+    await one.getByText(NOT_OF_A_JOB[0]!.message!).waitFor();
+    await one.getByText("Connection lost.").waitFor();
+  }
+});
+
 test("JSON that is no document is said to be none", async () => {
   fixture.mayList = false;
   await show(route());

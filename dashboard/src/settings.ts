@@ -71,11 +71,15 @@ function texts(kept: unknown, most: number): string[] {
   return Array.isArray(kept) ? kept.filter((one): one is string => typeof one === "string").slice(0, most) : [];
 }
 
+/** Whether the browser has kept what was saved last; else it holds until the page is closed. */
+export let isKept = true;
+
 export function saveSettings(settings: Settings): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(settings));
+    isKept = true;
   } catch {
-    // not kept: they hold until the page is closed
+    isKept = false;
   }
 }
 

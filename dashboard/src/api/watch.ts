@@ -65,13 +65,14 @@ export class Watch {
   private state: Link["state"] = "connecting";
   /** Which the viewer could read when they were listed; null where the list is of one kind. */
   private kinds: string | null = null;
-  private hasBeenLive = false;
   private asOf: number | undefined;
 
   constructor(
     private readonly path: string,
     private readonly follower: Follower,
     private readonly selector?: string,
+    /** Whether the server has answered before: then it has the resource, whatever a 404 says. */
+    private hasBeenLive = false,
   ) {}
 
   /** Also again after stop(): then it goes on from where it was. */

@@ -126,6 +126,7 @@ export class JobFeed extends Feed {
         },
       },
       `metadata.name=${ref.name}`,
+      this.isKnown,
     );
     this.watch = watch;
     watch.start();

@@ -53,10 +53,12 @@ test("stalled and wasting jobs come first, jobs that ended last", () => {
     job("good"),
     job("failed", { phase: "Failed" }),
     job("slow", { conditions: [is("Straggling")] }),
+    job("unread", { conditions: [is("Reporting", "False")] }),
+    job("advised", { conditions: [is("ShouldStop")] }),
     job("stalled", { conditions: [is("Stalled")] }),
     job("wasting", { conditions: [is("Diverged")], ...holding(8) }),
   ];
-  expect(names(sorted(jobs, "attention", false, TODAY))).toBe("wasting stalled slow good failed done");
+  expect(names(sorted(jobs, "attention", false, TODAY))).toBe("wasting stalled slow advised unread good failed done");
 });
 
 test("what is not known comes last in either direction", () => {

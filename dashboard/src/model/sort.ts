@@ -33,11 +33,12 @@ const URGENCY: Record<Exclude<Flag, "Not fresh">, number> = {
   Diverged: 2,
   "No progress": 3,
   Straggling: 5,
-  Plateaued: 6,
-  "At risk": 7,
-  "Low goodput": 8,
-  "Accelerators idle": 9,
-  "Not reporting": 10,
+  "Should stop": 6,
+  Plateaued: 7,
+  "At risk": 8,
+  "Low goodput": 9,
+  "Accelerators idle": 10,
+  "Not reporting": 11,
 };
 
 /** 0 is the most urgent. Of the clock it depends on the day alone, so that rows keep their places. */
@@ -49,7 +50,7 @@ export function urgency(job: Job, { now, zone }: Today): number {
   if (worst && worst !== "Not fresh" && job.phase !== "Succeeded" && job.phase !== "Failed") {
     return URGENCY[worst];
   }
-  return 10 + PHASE_ORDER.indexOf(job.phase);
+  return 12 + PHASE_ORDER.indexOf(job.phase);
 }
 
 const byName = (one: Job, other: Job) =>

@@ -42,14 +42,16 @@ export function listTab(jobs: Iterable<Job>, today: Today, isLive: boolean): Tab
 }
 
 /** What of a job is worth a notification; "" is nothing. */
-export type Outcome = "has failed" | "has succeeded" | "has diverged" | "has stalled" | "comes no further" | "";
+export type Outcome =
+  "has failed" | "has succeeded" | "has diverged" | "has stalled" | "comes no further" | "should be stopped" | "";
 
 export function outcomeOf(job: Pick<Job, "phase" | "flags">): Outcome {
   if (job.phase === "Failed") return "has failed";
   if (job.phase === "Succeeded") return "has succeeded";
   if (job.flags.includes("Diverged")) return "has diverged";
   if (job.flags.includes("Stalled")) return "has stalled";
-  return job.flags.includes("No progress") ? "comes no further" : "";
+  if (job.flags.includes("No progress")) return "comes no further";
+  return job.flags.includes("Should stop") ? "should be stopped" : "";
 }
 
 export interface NotifiedJob {

@@ -152,7 +152,7 @@ function Chart({ group, metrics, jobs, axis, look, range, zoom, height }: Props 
           label: label(curve.line, metrics, jobs, drawn.curves),
           style: styleOf(curve.line),
           best: isCompared || pointed !== undefined ? undefined : bestOf(curve.line.metric, curve.values),
-          ...told(curve, at, axis, zone),
+          ...told(curve, pointed ?? Infinity, at, axis, zone),
         }))}
       />
       <LineChart
@@ -254,10 +254,11 @@ interface Told {
   own: string;
 }
 
-function told(curve: Placed, x: number | undefined, axis: Axis, zone: string | undefined): Told {
-  const found = x === undefined ? undefined : valueAt(curve, x);
+/** What a curve has at `x`, or at the last point before it; `at` is the place of the legend. */
+function told(curve: Placed, x: number, at: number | undefined, axis: Axis, zone: string | undefined): Told {
+  const found = valueAt(curve, x);
   if (!found) return { value: undefined, smoothed: undefined, own: "" };
-  return { value: found.value, smoothed: found.smoothed, own: found.x === x ? "" : whereText(found.x, axis, zone) };
+  return { value: found.value, smoothed: found.smoothed, own: found.x === at ? "" : whereText(found.x, axis, zone) };
 }
 
 interface Entry extends Told {

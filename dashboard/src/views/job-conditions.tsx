@@ -56,6 +56,7 @@ const ALARMS: Partial<Record<Flag, "bad" | "warn">> = {
   Diverged: "bad",
   "No progress": "bad",
   Straggling: "warn",
+  "Should stop": "warn",
   Plateaued: "warn",
   "At risk": "warn",
   "Low goodput": "warn",

@@ -14,6 +14,7 @@ import { MOST_VIEWS, removeView, saveView, useChooseSettings, useSettings } from
 import { toggled } from "./filter-bar";
 import { Popover } from "./popover";
 import { save } from "./save";
+import { NotKept } from "./settings-menu";
 
 interface Props {
   fleet: Fleet;
@@ -180,6 +181,7 @@ function Views({ filter }: { filter: Filter }) {
         </button>
       </form>
       {isFull && <small>At most {MOST_VIEWS} views are kept: remove one first.</small>}
+      <NotKept />
     </>
   );
 }

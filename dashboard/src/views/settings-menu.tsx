@@ -1,6 +1,6 @@
 import { useMemo, useState } from "preact/hooks";
 
-import type { Settings, Theme } from "../settings";
+import { isKept, type Settings, type Theme } from "../settings";
 import { Popover } from "./popover";
 import { canNotify } from "./tab";
 
@@ -83,6 +83,10 @@ function Choices({ settings, choose }: Props) {
         </select>
       </label>
       <Notifications settings={settings} choose={choose} />
+      <NotKept />
     </>
   );
 }
+
+export const NotKept = () =>
+  isKept ? null : <small>The browser keeps nothing for this page: what is chosen lasts until it is closed.</small>;
