@@ -146,6 +146,13 @@ class BarReader:
             words := _WORDS.match(description)
         ):  # what follows them may change: an epoch, a loss
             name = words.group().strip().lower()
+        if (
+            is_nested
+            and name
+            and self._run is not None
+            and (self._run.name, self._run.total) == (name, total)
+        ):
+            return fields  # `gpu 1` below `gpu 0`: both do the same, and neither is inside of the other
         if is_nested and len(self._nested) < MAX_BARS:
             self._nested.add((name, total))
         # When it ends, an inner bar is drawn for the last time where the outer one was.

@@ -268,8 +268,8 @@ def find_position(levels: Sequence[Level]) -> Position:
     before = level._inner_done + _find_rounds_before(level) * (known.total_steps or 0)
     step = before + ((inner.step or 0) if inner is not None else 0)
     total = _plan(level, inner, before)
-    if inner is not None and level._is_mostly_cut and total is not None:
-        total = max(total, step + 1)
+    if total is not None and level._is_mostly_cut and (inner is not None or level._unfinished):
+        total = max(total, step + 1)  # this round is longer than most, and not over
     return Position(step, total, *_epochs(level, inner, known))
 
 
@@ -338,7 +338,9 @@ def _epochs(
     at = before + ((inner.epoch or 0) if inner is not None else 0)
     if unfinished is not None:
         before -= unfinished.epoch or 0
-    return at, _foresee(level, before, known.total_epochs, is_between=is_between) if planned else None
+    if not planned:
+        return at, None
+    return at, max(_foresee(level, before, known.total_epochs, is_between=is_between), at)
 
 
 def _sane(level: Level) -> Optional[int]:

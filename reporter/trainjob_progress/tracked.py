@@ -168,7 +168,7 @@ class Track(Reporter, Over[T]):
         self._is_iterating = self._is_in_body = False
         self._items = self._home = None
         if has_failed:
-            self._run.is_through = False  # a loop inside of it was
+            self._run.is_through = self._run.was_left = False  # a loop inside of it was
         retire(self)
         if self._is_entered or self not in self._run.levels:
             return

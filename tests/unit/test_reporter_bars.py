@@ -290,6 +290,17 @@ def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
     assert positions[-1] == (60, 60)
 
 
+def test_of_bars_that_do_the_same_below_each_other_the_first_counts() -> None:
+    """Seen: step 100 of 10,000."""
+    drawing = Drawing()
+    bars = [drawing.bar(100, f"gpu {number}", position=number) for number in range(3)]
+    for _ in zip(*bars, strict=True):
+        pass
+    positions = drawing.read()
+    check_order(positions)
+    assert {total for step, total in positions if step} == {100}
+
+
 def test_of_three_levels_of_bars_the_outer_two_count() -> None:
     drawing = Drawing()
     for _ in drawing.bar(2, "seed"):

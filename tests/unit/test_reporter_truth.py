@@ -271,7 +271,7 @@ def test_three_levels_count_epochs_through(sink: MemorySink) -> None:
             for _ in track(range(5)):
                 current().flush(60)
     steps = [s.step or 0 for s in sink.written]
-    assert (steps, {s.total_steps for s in sink.written[2:]}) == (sorted(steps), {30})
+    assert (steps, {s.total_steps for s in sink.written if s.step}) == (sorted(steps), {30})
     assert (sink.last.epoch, sink.last.total_epochs) == (6, 6)
     assert numbers(sink) == ("completed", "finished", 30, 30, 100)
 

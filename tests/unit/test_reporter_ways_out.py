@@ -280,6 +280,12 @@ for episode in track(range(9)):
     if episode == 3: break
 """: ("", ("stopped", 33, 74, 4)),
     """
+for epoch in track(range(4)):
+    for item in track(range((2, 1, 5, 6)[epoch])):
+        if (epoch, item) in ((0, 0), (2, 2)): break
+    if epoch == 2: break
+""": ("", ("stopped", 5, 6, 2)),
+    """
 for epoch in track(range(3)):
     for item in track(range(10)):
         if (epoch, item) == (1, 4): break  # the next epoch comes
@@ -301,6 +307,13 @@ for fold in track(range(3)):
         for item in track(range(5)):
             fail_at_3(item if (fold, epoch) == (1, 2) else 0)
 """: ("raises", (None, 33, 60, 6)),
+    # An epoch that was cut short is not how a run has ended that fails later.
+    """
+for epoch in track(range(3)):
+    for item in track(range(5)):
+        if epoch == 0 and item == 1: break
+        if epoch == 1: fail_at_3(item)
+""": ("raises", (None, 5, 12, 1)),
     # What was done before is in steps, and in epochs where the range begins with them.
     """
 for epoch in track(range(6, 10), initial_step=60):
