@@ -47,7 +47,6 @@ from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.ownership import Archive, OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
-from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.moving import PEER_LIMITS, MovingFollower
@@ -55,8 +54,8 @@ from visibility_api.replication.nats_client import Location, NatsClient
 from visibility_api.replication.nats_follower import NOT_READ, NatsFollower
 from visibility_api.replication.nats_log import NatsLog, Place
 from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.questions import Questions
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
-from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Others, Role
 from visibility_api.replication.streams import LogStreams
@@ -196,19 +195,14 @@ def assemble(
     authorizer = AccessReviewer(
         ReviewClient(clients.authorization, ACCESS_REVIEWS, count=metrics.count_authz)
     )
-    replica_reads = ReplicaReads(
-        role, lambda: role.term.replicas if role.term is not None else None, peers, shares
-    )
-    diagnosis_requests = DiagnosisRequests(
-        role, lambda: role.term.diagnoser if role.term is not None else None, peers
-    )
+    questions = Questions(role, peers, shares)
     records = (
         JobRecords(Shelf(archive.bucket, archive.namespaces), authorizer, now=_now)
         if archive is not None
         else None
     )
     resources = ServedResources(
-        store, request_metrics, shares, authorizer, replica_reads.read, now=_now, records=records
+        store, request_metrics, shares, authorizer, questions.read_replicas, now=_now, records=records
     )
     resources.serve(table.now)
     draining = asyncio.Event()
@@ -235,7 +229,7 @@ def assemble(
             diagnoses=Diagnoses(
                 find=store.get,
                 authorizer=authorizer,
-                request=diagnosis_requests.request,
+                request=questions.diagnose,
                 is_on="exec" in settings.sources,
             ),
             handlers=resources.handlers,
@@ -269,7 +263,7 @@ def assemble(
                 *([_store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(streams, jobs, replica_keys, replica_reads, diagnosis_requests)
+            log_streams=LogRequests(streams, jobs, replica_keys, questions)
             if role.others is not None
             else None,
             page=read_page(),

@@ -33,11 +33,10 @@ from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kube.errors import Unreachable
 from visibility_api.replication.addresses import Address
-from visibility_api.replication.diagnosis_requests import DiagnosisRequests
 from visibility_api.replication.follower import Follower, FollowLimits
 from visibility_api.replication.peer_client import PeerClient
+from visibility_api.replication.questions import Questions
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
-from visibility_api.replication.replica_reads import ReplicaReads
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.streams import PATH, LogStreams
 from visibility_api.reports.document import Progress
@@ -61,9 +60,10 @@ def job(name: str) -> TrainingJob:
 
 @dataclass(slots=True)
 class Owned:
-    """Who owns the jobs, for a replica that asks."""
+    """The role of a replica that asks."""
 
     owner: Address | None = None
+    term: None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,16 +78,16 @@ class Replica:
     tracker: Tracker = field(init=False)
     streams: LogStreams = field(init=False)
     replicas: Replicas | None = None  # of jobs
-    reads: ReplicaReads = field(init=False)
-    diagnoses: DiagnosisRequests = field(init=False)
+    owner: None = None
+    has_term: bool = True
+    questions: Questions = field(init=False)
     requested: list[JobRef] = field(default_factory=list)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
     port: int = 0
 
     def __post_init__(self) -> None:
         self.streams = LogStreams(self.log, epoch=lambda: self.epoch)
-        self.reads = ReplicaReads(Owned(), lambda: self.replicas, None, self.shares)
-        self.diagnoses = DiagnosisRequests(Owned(), lambda: cast(Any, self), None)
+        self.questions = Questions(cast(Any, self), None, self.shares)
         self.tracker = Tracker(
             publish=self.log.put,
             kept=self.log.kept,
@@ -130,14 +130,22 @@ class Replica:
                 resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                log_streams=LogRequests(
-                    self.streams, self.log, self.replica_keys, self.reads, self.diagnoses
-                ),
+                log_streams=LogRequests(self.streams, self.log, self.replica_keys, self.questions),
             )
         )
         async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:
             yield
             self.streams.close()
+
+    @property
+    def term(self) -> Replica | None:
+        """As a Role has it."""
+        return self if self.has_term else None
+
+    @property
+    def diagnoser(self) -> Replica:
+        """As a term has it."""
+        return self
 
     def request(self, ref: JobRef) -> float:
         """As a Diagnoser has it."""
@@ -230,25 +238,26 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
     made_up = [key._replace(proof="made up") for key in other.replica_keys()]
     client, stranger = (PeerClient(keys) for keys in (other.replica_keys, lambda: made_up))
     asked = Owned()
-    reads = ReplicaReads(asked, lambda: None, client, other.shares)
+    questions = Questions(cast(Any, asked), client, other.shares)
     with pytest.raises(Unavailable):  # nobody owns the jobs
-        await reads.read(ref("bert"), "user jane")
+        await questions.read_replicas(ref("bert"), "user jane")
     try:
         async with owner.serving():
             asked.owner = Address("127.0.0.1", owner.port)
-            found = await reads.read(ref("bert"), "user jane")
+            found = await questions.read_replicas(ref("bert"), "user jane")
             assert found == await Listed().read(ref("bert"))
             assert listed.asked == [ref("bert")]
             assert owner.shares.due("user jane") > -math.inf  # she is charged there
             listed.fails = True
             with pytest.raises(Unavailable):
-                await reads.read(ref("bert"), "user jane")
-            owner.replicas = None
+                await questions.read_replicas(ref("bert"), "user jane")
+            owner.has_term = False
             with pytest.raises(Unavailable):
-                await reads.read(ref("bert"), "user jane")
-            owner.replicas = listed
+                await questions.read_replicas(ref("bert"), "user jane")
+            owner.has_term = True
+            unknown = Questions(cast(Any, asked), stranger, other.shares)
             with pytest.raises(Unavailable):
-                await ReplicaReads(asked, lambda: None, stranger, other.shares).read(ref("bert"), "user jane")
+                await unknown.read_replicas(ref("bert"), "user jane")
             assert len(listed.asked) == 2
     finally:
         await stranger.close()
@@ -257,17 +266,17 @@ async def test_a_follower_asks_the_owner_for_the_statuses_of_replicas(owner: Rep
 
 async def test_a_follower_passes_requests_for_a_diagnosis_on(owner: Replica, other: Replica) -> None:
     asked, client = Owned(), PeerClient(other.replica_keys)
-    follower = DiagnosisRequests(asked, lambda: None, client)
+    follower = Questions(cast(Any, asked), client, other.shares)
     try:
         async with owner.serving():
             asked.owner = Address("127.0.0.1", owner.port)
-            assert await follower.request(ref("bert")) == 41.5
+            assert await follower.diagnose(ref("bert")) == 41.5
             assert owner.requested == [ref("bert")]
         with pytest.raises(Unavailable):
-            await follower.request(ref("bert"))
+            await follower.diagnose(ref("bert"))
         asked.owner = None
         with pytest.raises(Unavailable):
-            await follower.request(ref("bert"))
+            await follower.diagnose(ref("bert"))
     finally:
         await client.close()
 

@@ -10,10 +10,12 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
+from visibility_api.auth.access_review import AccessReviewer
+from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.kinds import ALL_RESOURCES
-from visibility_api.kubeapi.message import Authenticator, Authorizer, Handler
+from visibility_api.kubeapi.message import Handler
 from visibility_api.models.served import Resource
 from visibility_api.pushing.body import MAX_BODY_BYTES
 from visibility_api.replication.forwarding import Pushes
@@ -44,8 +46,8 @@ from .routers import (
 class Parts:
     """The application's collaborators, built by `assembly.py` or by a test."""
 
-    authenticator: Authenticator
-    authorizer: Authorizer
+    authenticator: RequestAuthenticator
+    authorizer: AccessReviewer
     handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
     resources: Sequence[Resource] = ALL_RESOURCES
     # Those that discovery shows now: a kind's CRD may come and go. None: all of them.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
-from visibility_api.auth.authenticator import FORWARDED, WARNING
+from visibility_api.auth.access_review import AccessReviewer
+from visibility_api.auth.authenticator import FORWARDED, WARNING, RequestAuthenticator
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_in, client_of
 from visibility_api.errors.status import (
@@ -27,8 +28,6 @@ from visibility_api.flowcontrol.deadline import within
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kubeapi.disconnect import ClientGone
 from visibility_api.kubeapi.message import (
-    Authenticator,
-    Authorizer,
     Receive,
     ResourceRequest,
     ResourceResponse,
@@ -61,8 +60,8 @@ class RequestChain:
         self,
         inner: ASGIApp,
         *,
-        authenticator: Authenticator,
-        authorizer: Authorizer,
+        authenticator: RequestAuthenticator,
+        authorizer: AccessReviewer,
         pushes: Pushes | None,
         log_streams: LogRequests | None,
         metrics: RequestMetrics,

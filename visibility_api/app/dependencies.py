@@ -14,13 +14,13 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
+from visibility_api.auth.access_review import AccessReviewer
 from visibility_api.auth.identity import Identity
 from visibility_api.errors.status import UnknownRoute
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.history.job_history import JobHistory
 from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.jobs.job import JobRef
-from visibility_api.kubeapi.message import Authorizer
 from visibility_api.models.served import Resource
 from visibility_api.probing.log_end import LogEnds
 from visibility_api.store import Entry
@@ -75,7 +75,7 @@ class LogTails:
     """`find` takes resource, namespace and name. `logs` is None where that source is not switched on."""
 
     find: Callable[[str, str, str], Entry | None]
-    authorizer: Authorizer
+    authorizer: AccessReviewer
     logs: LogEnds | None
     queues: ClientQueues = field(default_factory=_log_queues)
 
@@ -86,7 +86,7 @@ class Diagnoses:
     seconds it has to wait. `is_on`: a source may exec."""
 
     find: Callable[[str, str, str], Entry | None]
-    authorizer: Authorizer
+    authorizer: AccessReviewer
     request: Callable[[JobRef], Awaitable[float]]
     is_on: bool
 

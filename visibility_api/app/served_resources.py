@@ -7,12 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
+from visibility_api.auth.access_review import AccessReviewer
 from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kinds import Kinds, is_absent
 from visibility_api.kubeapi.collection import Collection
 from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.kubeapi.lists import Lists
-from visibility_api.kubeapi.message import Authorizer, Handler
+from visibility_api.kubeapi.message import Handler
 from visibility_api.kubeapi.replicas import ProgressWithReplicas, Read
 from visibility_api.kubeapi.training_jobs import AllKinds
 from visibility_api.kubeapi.watch import Watches
@@ -34,7 +35,7 @@ class ServedResources:
         store: MemoryStore,
         metrics: RequestMetrics,
         shares: TimeShares,
-        authorizer: Authorizer,
+        authorizer: AccessReviewer,
         read_replicas: Read,
         *,
         now: Callable[[], datetime],

@@ -17,6 +17,7 @@ from visibility_api.archive.backlog import Encoded
 from visibility_api.archive.bucket import Unavailable
 from visibility_api.archive.index import Line, is_part
 from visibility_api.archive.shelf import Filed, Shelf
+from visibility_api.auth.access_review import AccessReviewer
 from visibility_api.auth.identity import log_of
 from visibility_api.errors import status as errors
 from visibility_api.errors.text import harmless
@@ -38,7 +39,7 @@ from .disconnect import unless_gone
 from .history import encode_json, read_moment
 from .list_layout import layout_of, write_items
 from .list_options import ListOptions, read_include_object, read_list_options
-from .message import Authorizer, ResourceRequest, ResourceResponse
+from .message import ResourceRequest, ResourceResponse
 from .negotiation import Representation, Target, negotiate_request
 from .paging import pack_token, unpack_token
 from .rendering import render
@@ -219,7 +220,7 @@ class _Asked(NamedTuple):
 class JobRecords:
     """The handlers for records. `now` is the clock of ages, `authorizer` reviews the right to logs."""
 
-    def __init__(self, shelf: Shelf, authorizer: Authorizer, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, shelf: Shelf, authorizer: AccessReviewer, *, now: Callable[[], datetime]) -> None:
         self._shelf, self._authorizer = shelf, authorizer
         self._now = now
         self._queues = ClientQueues(

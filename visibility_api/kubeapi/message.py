@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
 
@@ -18,18 +18,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 Headers = Sequence[tuple[bytes, bytes]]  # names in lower case, as ASGI gives them; repeated names stay
-
-
-class Authenticator(Protocol):
-    async def authenticate(self, scope: Scope) -> Identity:
-        """The caller's identity. Raises `auth.errors.Unauthenticated`."""
-        ...
-
-
-class Authorizer(Protocol):
-    async def authorize(self, identity: Identity, attributes: Attributes) -> None:
-        """Returns if allowed; raises `AccessDenied` or `ReviewFailed`."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from visibility_api.auth.access_review import AccessReviewer
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors.status import ObjectNotFound
@@ -22,7 +23,7 @@ from visibility_api.models.wire import struct_of
 from visibility_api.store import Entry, Resources
 
 from .columns import COLUMNS, KIND, Cell, leading_cells
-from .message import Authorizer, ResourceRequest
+from .message import ResourceRequest
 from .v1alpha1 import Codec
 
 _JobReference = struct_of(v1alpha1.JobReference)
@@ -39,7 +40,7 @@ def readable_header(resources: Resources) -> tuple[tuple[bytes, bytes], ...]:
 class AllKinds:
     """The view of all kinds: what a caller may read of it, and how it is encoded."""
 
-    def __init__(self, resources: Sequence[Resource], authorizer: Authorizer) -> None:
+    def __init__(self, resources: Sequence[Resource], authorizer: AccessReviewer) -> None:
         self.codec = TrainingJobCodec(resources)
         self._plurals = tuple(resource.plural for resource in resources)
         self._authorizer = authorizer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import aiohttp
 from pydantic import ValidationError
@@ -37,6 +37,7 @@ from visibility_api.pushing.shares import Budgets
 from .addresses import Address
 from .peer_client import PeerClient
 from .recognition import ReplicaKeys, is_proof
+from .role import Role
 
 CLIENT = b"x-visibility-client"  # the address of the pod, as the follower has seen it
 TIMEOUT_S = 4.0  # clients wait 5 s
@@ -55,20 +56,6 @@ _REFUSALS: dict[str, type[RequestError]] = {
 }
 
 
-class Ownership(Protocol):
-    """Who owns the log now."""
-
-    @property
-    def pushes(self) -> PushEndpoint | None:
-        """What takes pushes here; None while another replica owns the log, or none does."""
-        ...
-
-    @property
-    def owner(self) -> Address | None:
-        """Where it is, if that is another replica, and known."""
-        ...
-
-
 class Push(NamedTuple):
     """One that may be read: admitted here, or to be passed on."""
 
@@ -83,7 +70,7 @@ class Pushes:
 
     def __init__(
         self,
-        ownership: Ownership,
+        role: Role[Any],
         client: PeerClient | None,
         *,
         keys: ReplicaKeys,
@@ -92,7 +79,7 @@ class Pushes:
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         """`replicated`: whether all followers have it by then. `kinds`: those that are served now."""
-        self._ownership = ownership
+        self._role = role
         self._kinds = kinds
         self._client = client  # None: there are no other replicas
         self._keys = keys
@@ -117,7 +104,7 @@ class Pushes:
 
     async def admit(self, method: str, path: str, headers: Headers, client: str) -> Push:
         """Authenticates a push, if it is taken here. Raises RequestError."""
-        endpoint = self._ownership.pushes
+        endpoint = self._role.pushes
         if self.is_forwarded(headers):
             if endpoint is None:
                 raise Unavailable(_NO_OWNER)
@@ -158,7 +145,7 @@ class Pushes:
         self._taken += 1
         try:
             echo = await endpoint.take(admitted, receive)
-            if not await self._replicated() and self._ownership.pushes is not endpoint:
+            if not await self._replicated() and self._role.pushes is not endpoint:
                 raise Unavailable(_NO_OWNER)  # nobody may have it but this replica, which writes no more
         finally:
             self._taken -= 1
@@ -169,7 +156,7 @@ class Pushes:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._timeout_s
         while True:
-            endpoint, owner = self._ownership.pushes, self._ownership.owner
+            endpoint, owner = self._role.pushes, self._role.owner
             if endpoint is not None:
                 admitted = await endpoint.admit(push.target, push.headers, push.client)
                 return await self._take(endpoint, admitted, _receiving(body))

@@ -12,11 +12,9 @@ from starlette.types import Receive, Scope, Send
 from visibility_api.errors.status import Unauthorized
 from visibility_api.store.job_log import JobLog
 
-from .diagnosis_requests import PATH as DIAGNOSE, DiagnosisRequests
 from .follower import Refusal
-from .questions import respond
+from .questions import DIAGNOSE, REPLICAS, Questions, respond
 from .recognition import ReplicaKeys, is_proof
-from .replica_reads import PATH as REPLICAS, ReplicaReads
 from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
 
 
@@ -28,14 +26,12 @@ class LogRequests:
         streams: LogStreams,
         jobs: JobLog,
         keys: ReplicaKeys,
-        reads: ReplicaReads,
-        diagnoses: DiagnosisRequests,
+        questions: Questions,
     ) -> None:
         self._streams = streams
         self._log = jobs
         self._keys = keys
-        self._reads = reads
-        self._diagnoses = diagnoses
+        self._questions = questions
 
     @staticmethod
     def takes(method: str, path: str) -> bool:
@@ -48,11 +44,8 @@ class LogRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """For a replica that was recognised."""
-        if scope["path"] == REPLICAS:
-            await self._reads.answer(scope, send)
-            return
-        if scope["path"] == DIAGNOSE:
-            await self._diagnoses.answer(scope, send)
+        if scope["path"] != PATH:
+            await self._questions.answer(scope, send)
             return
         since = parse_qs(scope["query_string"].decode("latin-1")).get("since", ["0"])[0]
         try:

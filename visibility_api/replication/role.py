@@ -13,9 +13,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
 
+from visibility_api.jobs.tracker import Tracker
 from visibility_api.kube.lease import DURATION_S, Lease
 from visibility_api.pushing.endpoint import PushEndpoint
-from visibility_api.store.job_log import JobLog, Owner
+from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
 
@@ -35,7 +36,7 @@ class Term(Protocol):
     """What an owner does, from when it comes to own the log until it owns it no longer."""
 
     @property
-    def owner(self) -> Owner: ...
+    def owner(self) -> Tracker: ...
 
     @property
     def pushes(self) -> PushEndpoint | None: ...

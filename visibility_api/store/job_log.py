@@ -16,20 +16,11 @@ from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.jobs.tracker import Tracker
 
 from .memory import MemoryStore
 
 log = structlog.get_logger("visibility.server")
-
-
-class Owner(Protocol):
-    """What evaluates the jobs while this replica owns them: the tracker."""
-
-    def __iter__(self) -> Iterator[JobRef]: ...
-
-    def state(self, ref: JobRef) -> bytes | None: ...
-
-    def history(self, ref: JobRef) -> JobHistory | None: ...
 
 
 class Home(Protocol):
@@ -56,7 +47,7 @@ class JobLog:
         self._states: dict[JobRef, bytes] = {}  # of jobs that this replica does not evaluate
         self._histories: dict[JobRef, JobHistory] = {}
         self._homes: list[Home] = []
-        self._owner: Owner | None = None
+        self._owner: Tracker | None = None
         self._may_write: Callable[[], bool] = _never
 
     def is_listed(self, namespace: str) -> bool:
@@ -87,7 +78,7 @@ class JobLog:
 
     # --- the owner
 
-    def own(self, owner: Owner, epoch: int, may_write: Callable[[], bool]) -> None:
+    def own(self, owner: Tracker, epoch: int, may_write: Callable[[], bool]) -> None:
         """`owner` evaluates the jobs from now on. Raises ValueError for an epoch that is not a later one."""
         self.store.begin_epoch(epoch)
         self.store.is_follower = False
