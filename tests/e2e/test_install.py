@@ -26,7 +26,7 @@ def test_every_object_is_valid_and_the_pod_is_admitted_as_restricted(
     if made_by == "helm":  # the namespaces that it is bound in are not there
         rendered = charts.template(tmp_path, {**charts.CHART_ONLY, "namespaces": []})
     else:
-        rendered = render(tmp_path / "rendered", EVERYTHING)
+        rendered = render(EVERYTHING)
     objects = [each for each in yaml.safe_load_all(rendered) if each]
     objects = [each for each in objects if each["kind"] not in OPERATORS_OWN]
     policies = (ROOT / "deploy/components/source-http/networkpolicies.yaml").read_text()

@@ -70,7 +70,7 @@ LABELLED = f"kubectl get {NAMESPACED},{OTHERS} -A -l app.kubernetes.io/name=trai
 
 
 def test_the_commands_that_remove_it_leave_nothing_behind(run: Callable[[str], str], tmp_path: Path) -> None:
-    objects = list(yaml.safe_load_all(render(tmp_path / "rendered", EVERYTHING)))
+    objects = list(yaml.safe_load_all(render(EVERYTHING)))
     applied = [each for each in objects if each["kind"] not in OPERATORS_OWN]
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(applied))
     apply = f"kubectl apply --validate=false -f {tmp_path / 'all.yaml'}"

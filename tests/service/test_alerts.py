@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from visibility_api.telemetry import Metrics
 ROOT = Path(__file__).parents[2]
 RULES = [ROOT / f"deploy/components/{each}/rules.yaml" for each in ("alerts", "job-monitoring")]
 DAY = 86400
-ENDS = "visibility_serving_certificate_expiration_timestamp_seconds"
-LASTS = "visibility_serving_certificate_lifetime_seconds"
 
 
 def groups() -> list[dict[str, Any]]:
@@ -54,47 +51,13 @@ def promtool(directory: Path, *arguments: str) -> subprocess.CompletedProcess[st
     if found is None:
         pytest.skip("no promtool here")
     (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": groups()}))
-    return subprocess.run([found, *arguments], cwd=directory, capture_output=True, text=True, check=False)
+    both: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}  # failures are told on stderr
+    return subprocess.run([found, *arguments], cwd=directory, text=True, check=False, **both)
 
 
 def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
     told = promtool(tmp_path, "check", "rules", "--lint-fatal", "rules.yaml")
     assert told.returncode == 0, told
-
-
-def firing(directory: Path, alert: str, series: Mapping[str, str], at: str) -> bool:
-    """Whether the alert fires then. promtool is told to expect none, so it fails where there is one."""
-    case = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [],
-        "alert_rule_test": [{"eval_time": at, "alertname": alert}],
-    }
-    (directory / "test.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": [case]}))
-    told = promtool(directory, "test", "rules", "test.yaml")
-    is_firing = f"alertname: {alert}" in told.stdout + told.stderr
-    assert is_firing is (told.returncode != 0), told
-    return is_firing
-
-
-@pytest.mark.parametrize(
-    ("life_s", "left_s", "fires"),
-    [
-        (90 * DAY, 30 * DAY, False),  # then it is renewed
-        (90 * DAY, 20 * DAY, True),
-        (10 * DAY, 4 * DAY, False),
-        (10 * DAY, 2 * DAY, True),
-        (365 * DAY, 30 * DAY, False),
-        (365 * DAY, 20 * DAY, True),
-    ],
-)
-def test_a_certificate_that_was_not_renewed_in_time_fires(
-    tmp_path: Path, life_s: int, left_s: int, fires: bool
-) -> None:
-    hours = 2  # promtool's clock begins at 0
-    values = {ENDS: left_s + hours * 3600, LASTS: life_s}
-    series = {f'{name}{{instance="a"}}': f"{value}x{hours * 60}" for name, value in values.items()}
-    assert firing(tmp_path, "TrainjobVisibilityCertificateEnds", series, f"{hours}h") is fires
 
 
 JOB = 'namespace="a",kind="TrainJob",trainjob="x"'
@@ -118,9 +81,12 @@ SERIES = {
     "owner a": 'visibility_log_owner{instance="a"}',
     "owner b": 'visibility_log_owner{instance="b"}',
     "unread": 'visibility_objects_unread_total{collection="pods",reason="x"}',
+    "ends": 'visibility_serving_certificate_expiration_timestamp_seconds{instance="a"}',
+    "lasts": 'visibility_serving_certificate_lifetime_seconds{instance="a"}',
 }
 # A series and its values a minute; "NAME@A" is that of replica A.
-CASES = """
+CASES = (
+    """
 TrainjobAcceleratorsStalled 25m yes: running=1x99 gpus=8x99 stalled=0x10,1x99
 TrainjobAcceleratorsStalled 15m no:  running=1x99 gpus=8x99 stalled=0x10,1x99
 TrainjobAcceleratorsStalled 90m no:  running=1x99 gpus=8x99 stalled=0x99
@@ -147,22 +113,50 @@ TrainjobVisibilityWatchDown 3m yes: down=1x60
 TrainjobVisibilityNobodyOwnsJobs 3m yes: owner_a=0x60
 TrainjobVisibilityNobodyOwnsJobs 3m no:  owner_a=0x60 owner_b=1x60
 TrainjobVisibilityObjectsUnread 9m yes: unread=0+1x60
-"""
+""".replace("\\\n", "")
+    .strip()
+    .split("\n")
+)
+# Days that a certificate lasts and days that are left of them after 2 h; promtool's clock begins at 0.
+CASES += [
+    f"TrainjobVisibilityCertificateEnds 2h {fires}: ends={left * DAY + 7200}x120 lasts={life * DAY}x120"
+    for life, left, fires in (
+        (90, 30, "no"), (90, 20, "yes"), (10, 4, "no"), (10, 2, "yes"), (365, 30, "no"), (365, 20, "yes"),
+    )
+]  # fmt: skip
 
 
 def test_every_alert_has_a_case() -> None:
-    alerts = {rule["alert"] for rule in rules() if "alert" in rule} - {"TrainjobVisibilityCertificateEnds"}
-    assert {line.split()[0] for line in CASES.split("\n") if line.startswith("Train")} == alerts
+    assert {case.split()[0] for case in CASES} == {rule["alert"] for rule in rules() if "alert" in rule}
 
 
-@pytest.mark.parametrize("case", CASES.replace("\\\n", "").strip().split("\n"))
-def test_an_alert_fires_when_it_should_and_not_when_it_should_not(tmp_path: Path, case: str) -> None:
-    head, _, given = case.partition(":")
-    alert, at, fires = head.split()
-    series = {}
-    for each in given.split():
-        name, _, values = each.partition("=")
-        name, _, replica = name.replace("_", " ").partition("@")
-        labels = f',instance="{replica}"}}' if replica else "}"
-        series[SERIES[name].removesuffix("}") + labels] = values.replace(",", " ")
-    assert firing(tmp_path, alert, series, at) is (fires == "yes")
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """By case, what promtool says of it, which is told to expect no alert."""
+    directory = tmp_path_factory.mktemp("alerts")
+    for number, case in enumerate(CASES):
+        head, _, given = case.partition(":")
+        series = []
+        for each in given.split():
+            name, _, values = each.partition("=")
+            name, _, replica = name.replace("_", " ").partition("@")
+            labels = f',instance="{replica}"}}' if replica else "}"
+            series.append(
+                {"series": SERIES[name].removesuffix("}") + labels, "values": values.replace(",", " ")}
+            )
+        alert, at, _ = head.split()
+        expected = [{"eval_time": at, "alertname": alert}]
+        tests = [{"interval": "1m", "input_series": series, "alert_rule_test": expected}]
+        text = yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests})
+        (directory / f"{number}.yaml").write_text(text)
+    said = promtool(directory, "test", "rules", *(f"{number}.yaml" for number in range(len(CASES))))
+    _, *parts = re.split(r"Unit Testing:  \d+\.yaml\n", said.stdout)
+    assert len(parts) == len(CASES), said
+    return parts
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=CASES)
+def test_an_alert_fires_when_it_should_and_not_when_it_should_not(told: list[str], number: int) -> None:
+    alert, _, fires = CASES[number].partition(":")[0].split()
+    assert told[number].strip().startswith("FAILED" if fires == "yes" else "SUCCESS")
+    assert (f"alertname: {alert}" in told[number]) is (fires == "yes")

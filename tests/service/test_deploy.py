@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,30 +33,41 @@ PEERS = "visibility-api-peers"
 Objects = dict[tuple[str, str], dict[str, Any]]
 
 
-def render(directory: Path, components: Sequence[str] | None = None) -> str:
+@functools.cache
+def render(components: tuple[str, ...] | None = None) -> str:
     """deploy/default, or deploy/base with these components."""
     kubectl = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if kubectl is None:
         pytest.skip("no kubectl here")
-    for part in ("apiservice", "deploy"):
-        shutil.copytree(ROOT / part, directory / part)
-    target = directory / "deploy/default"
-    if components is not None:
-        target = directory / "deploy/chosen"
-        target.mkdir()
-        chosen = {"resources": ["../base"], "components": [f"../components/{name}" for name in components]}
-        (target / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
-    command = [kubectl, "kustomize", str(target)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    with tempfile.TemporaryDirectory() as directory:
+        for part in ("apiservice", "deploy"):
+            shutil.copytree(ROOT / part, Path(directory, part))
+        target = Path(directory, "deploy/default")
+        if components is not None:
+            target = Path(directory, "deploy/chosen")
+            target.mkdir()
+            chosen = {
+                "resources": ["../base"],
+                "components": [f"../components/{each}" for each in components],
+            }
+            (target / "kustomization.yaml").write_text(yaml.safe_dump(chosen))
+        command = [kubectl, "kustomize", str(target)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def by_name(rendered: str) -> Objects:
     return {(thing["kind"], thing["metadata"]["name"]): thing for thing in yaml.safe_load_all(rendered)}
 
 
+@functools.cache
+def made_of(*components: str) -> Objects:
+    """deploy/base with these components."""
+    return by_name(render(components))
+
+
 @pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    return by_name(render(tmp_path_factory.mktemp("deploy")))
+def objects() -> Objects:
+    return by_name(render())
 
 
 SERVER = {"kind": "ServiceAccount", "name": "visibility-api", "namespace": "trainjob-visibility"}
@@ -125,9 +137,9 @@ def test_the_server_may_change_the_objects_of_its_certificate_and_no_others(
 
 @pytest.mark.parametrize("name", ["existing-secret", "cert-manager"])
 def test_a_certificate_of_somebody_else_leaves_the_server_no_right_to_a_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
+    base, chosen = made_of(), made_of(name)
     found = settings(chosen, monkeypatch)
     assert not found.certificate_secret
     assert found.tls_cert_file is not None
@@ -181,8 +193,8 @@ def test_the_peers_are_the_addresses_of_all_replicas_on_the_port_that_they_serve
     assert chosen.certificate_secret  # so the same one in all of them
 
 
-def test_each_replica_is_scraped_once_and_known_by_the_ca_that_the_server_publishes(tmp_path: Path) -> None:
-    chosen = by_name(render(tmp_path, ["service-monitor", "job-monitoring", "job-metrics"]))
+def test_each_replica_is_scraped_once_and_known_by_the_ca_that_the_server_publishes() -> None:
+    chosen = made_of("service-monitor", "job-monitoring", "job-metrics")
     spec = chosen["ServiceMonitor", "visibility-api"]["spec"]
     of_jobs = chosen["ServiceMonitor", "visibility-api-jobs"]["spec"]
     assert of_jobs["selector"] == spec["selector"]
@@ -305,7 +317,7 @@ MORE = {
 
 
 # Without what others contain: source-exec, and nats-servers.
-EVERYTHING = [name for name in COMPONENTS if name not in ("exec-by-namespace", "nats")]
+EVERYTHING = tuple(name for name in COMPONENTS if name not in ("exec-by-namespace", "nats"))
 assert not set(EVERYTHING) & set(CERTIFICATES)  # instead of what base has
 
 
@@ -313,15 +325,15 @@ def test_every_component_there_is_stands_in_the_table() -> None:
     assert {each.name for each in (ROOT / "deploy/components").iterdir()} == {*COMPONENTS, *CERTIFICATES}
 
 
-def test_the_base_alone_reads_what_needs_no_further_right(tmp_path: Path) -> None:
-    base = by_name(render(tmp_path, ()))
+def test_the_base_alone_reads_what_needs_no_further_right() -> None:
+    base = made_of()
     assert granted(base) == FINDING
     assert [flag for flag in flags_of(base) if flag.startswith("--sources")] == ["--sources=status"]
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(tmp_path: Path, name: str) -> None:
-    base, chosen = (by_name(render(tmp_path / part, names)) for part, names in (("a", ()), ("b", (name,))))
+def test_a_component_brings_its_flag_and_its_rights_and_nothing_else(name: str) -> None:
+    base, chosen = made_of(), made_of(name)
     flags, rights = COMPONENTS[name]
     assert flags_of(chosen) == [*flags_of(base), *flags]
     assert sorted(granted(chosen)) == sorted(FINDING + rights)
@@ -352,10 +364,8 @@ def test_state_is_kept_in_a_directory_of_the_pod(objects: Objects, monkeypatch: 
     assert server_pod(objects)["securityContext"]["fsGroup"] == 65532
 
 
-def test_state_on_a_volume_is_of_a_single_replica_that_can_be_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = by_name(render(tmp_path, ["data-volume"]))
+def test_state_on_a_volume_is_of_a_single_replica_that_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = made_of("data-volume")
     assert data_volume(chosen, monkeypatch)["persistentVolumeClaim"] == {"claimName": CLAIM}
     spec = chosen["Deployment", "visibility-api"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
@@ -366,10 +376,8 @@ def test_state_on_a_volume_is_of_a_single_replica_that_can_be_moved(
     assert claim["metadata"]["namespace"] == chosen["Deployment", "visibility-api"]["metadata"]["namespace"]
 
 
-def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = by_name(render(tmp_path, ["data-volume", "trusted-proxy"]))  # both change the volumes
+def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = made_of("data-volume", "trusted-proxy")  # both change the volumes
     found = settings(chosen, monkeypatch)
     assert found.trusted_proxy_client_ca_file is not None
     pod = server_pod(chosen)
@@ -384,20 +392,18 @@ def test_the_ca_of_the_trusted_proxy_is_mounted_where_the_flag_says(
 
 
 def test_the_lease_that_may_be_changed_is_the_one_that_the_server_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chosen = by_name(render(tmp_path, []))
+    chosen = made_of()
     role = chosen["Role", "trainjob-visibility:lease"]
     _, named = role["rules"]
     assert named["resourceNames"] == [LEASE]
     assert role["metadata"]["namespace"] == settings(chosen, monkeypatch).lease_namespace
 
 
-def test_all_components_together_are_what_the_server_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_components_together_are_what_the_server_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [name for name in COMPONENTS if name.startswith("source-")]
-    everything = by_name(render(tmp_path, sources))
+    everything = made_of(*sources)
     assert set(settings(everything, monkeypatch).sources) == set(SOURCES)
 
 
@@ -431,8 +437,8 @@ def test_the_server_may_find_every_kind_and_viewers_may_read_it(objects: Objects
     ]
 
 
-def test_nobody_but_the_server_is_bound_to_more_than_the_page(tmp_path: Path) -> None:
-    everything = by_name(render(tmp_path, EVERYTHING))
+def test_nobody_but_the_server_is_bound_to_more_than_the_page() -> None:
+    everything = made_of(*EVERYTHING)
     bindings = [
         thing
         for (kind, name), thing in everything.items()
