@@ -53,8 +53,8 @@ Place = tuple[str, int]
 
 
 def is_collected(frame: FrameType | None) -> bool:
-    """Whether a `__del__` has led there."""
-    while frame is not None:
+    """Whether a `__del__` has led there from this test."""
+    while frame is not None and frame.f_code.co_filename != __file__:
         if frame.f_code.co_name == "__del__":
             return True
         frame = frame.f_back
@@ -69,17 +69,19 @@ class Interrupter:
         self.reached: set[Place] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        # Python itself lets nothing out of a `__del__`.
+        if not frame.f_code.co_filename.startswith(PACKAGE) or is_collected(frame):
             return None
-        if event == "call" and is_collected(frame):  # Python itself lets nothing out of it
-            return None
+        return self._note
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            place = Path(frame.f_code.co_filename).name, frame.f_lineno
+            place = frame.f_code.co_filename, frame.f_lineno
             self.reached.add(place)
             if place == self.at:
                 sys.settrace(None)
                 signal.raise_signal(signal.SIGUSR1)
-        return self
+        return self._note
 
     def run(self, begin: Callable[[], Any], call: Callable[[Any], object]) -> bool:
         """Whether the call has come to its end."""
