@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from .call_site import Loop
-    from .levels import Key, Level, Position
+    from .levels import Key, Level
     from .live_run import LiveRun
+    from .positions import Position
 
 
 class Around(Reporter):

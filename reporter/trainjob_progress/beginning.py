@@ -9,8 +9,9 @@ from . import open_runs, settings, termination
 from .around import Around
 from .call_site import find_loops, find_place
 from .flows import Flow
-from .levels import Level, find_position
+from .levels import Level
 from .live_run import LiveRun
+from .positions import find_position
 from .rank import find_rank, has_no_peers, is_helper_process
 from .reporter import Reporter
 from .values import show, to_amount, to_count

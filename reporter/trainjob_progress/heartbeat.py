@@ -11,7 +11,7 @@ import time
 
 from . import document, stacks
 from .document import format_time, now_s
-from .levels import find_position
+from .positions import find_position
 from .rank import find_world_size
 from .sinks.file import remove_file, replace_file
 from .watchdog import make_watchdog

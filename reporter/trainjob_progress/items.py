@@ -8,7 +8,7 @@ from time import monotonic
 from . import open_runs, termination
 from .beginning import begin
 from .call_site import Home, find_loop_code, find_way_out
-from .levels import find_position
+from .positions import find_position
 from .waits import Meter
 
 TYPE_CHECKING = False

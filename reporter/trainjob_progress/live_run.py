@@ -16,7 +16,7 @@ from . import document, extremes, flows, forks, marks, message, redaction, setti
 from .best import Best
 from .document import MAX_METRICS, Snapshot, now_s
 from .estimate import Pace, find_percentage
-from .levels import find_counted, find_position
+from .positions import find_counted, find_position
 from .publisher import Publisher, wait_for_end, warn
 from .values import Held, read_held, read_ready, to_metrics
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from .extremes import Spans
     from .flows import Flow
-    from .levels import Level, Position
+    from .levels import Level
     from .message import Earlier
+    from .positions import Position
     from .sinks import Sink
     from .values import Number
 

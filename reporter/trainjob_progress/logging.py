@@ -19,7 +19,7 @@ import traceback
 
 from . import open_runs, redaction
 from .launchers import find_identity
-from .levels import find_position
+from .positions import find_position
 from .rank import find_rank
 from .settings import find_attempt
 from .termination import let_through

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from .levels import find_position
+from .positions import find_position
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Sequence
 
-    from .levels import Level, Position
+    from .levels import Level
+    from .positions import Position
 
     # Runs that failed or have a name: how many, and how the last of them have ended.
     Earlier = tuple[int, tuple[str, ...]]

@@ -11,8 +11,8 @@ from contextvars import ContextVar
 
 from . import flows
 from .flows import Flow
-from .levels import find_position
 from .live_run import LiveRun
+from .positions import find_position
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from . import redaction, termination
 from .document import MAX_MESSAGE, MAX_METRICS, now_s
 from .flows import Flow, enter, find_numbers
-from .levels import Level, find_position
+from .levels import Level
 from .live_run import LiveRun
 from .marks import EVALUATION, RESTORE, SAVE
+from .positions import find_position
 from .sections import Section
 from .values import Held, is_mapping, show, take, to_amount, to_count
 from .waits import Waits

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Iterator, Optional, TypeVar
 
     from .call_site import Home
-    from .levels import Position
     from .live_run import LiveRun
+    from .positions import Position
 
     T = TypeVar("T")
 else:
