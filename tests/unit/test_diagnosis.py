@@ -561,12 +561,10 @@ Thread 0x00007f12 [python3] (most recent call first):
             {"world_size": 8, "began": NOW.timestamp() - 600, "written": NOW.timestamp() - 2},
             id="of which run",
         ),
-        pytest.param(
-            printed(file(host="bert-node-4")), {"rank": None, "has_file": False}, id="another pod's file"
-        ),
+        pytest.param(printed(file(host="bert-node-4")), {"rank": None}, id="another pod's file"),
         pytest.param(
             printed(),
-            {"rank": None, "has_file": False, "call": "a lock", "state": ""},
+            {"rank": None, "call": "a lock", "state": ""},
             id="no reporter: the kernel's word",
         ),
     ],

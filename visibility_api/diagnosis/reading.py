@@ -102,7 +102,6 @@ class RankState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     idle_s: float | None = None  # for so long it has done nothing that may end by itself, as far as is seen
     call: str = ""  # what it waits for, by the kernel
     section: str = ""  # of SECTIONS, the one that it marks
-    has_file: bool = True  # the reporter writes of it
     world_size: int | None = None  # ranks of its run, as it says
     began: float | None = None  # its run, in Unix seconds by the pod's clock
     written: float | None = None  # the file, by the same clock
@@ -253,7 +252,7 @@ def _plain(printed: _Printed) -> Iterator[RankState]:
         state, is_busy = _state(printed, pid)
         if state != "ended":
             call = printed.processes[pid].call
-            yield RankState(state=state, is_busy=is_busy, call=call, has_file=False)
+            yield RankState(state=state, is_busy=is_busy, call=call)
 
 
 def _state(printed: _Printed, pid: int) -> tuple[str, bool | None]:

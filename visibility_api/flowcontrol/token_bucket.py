@@ -30,10 +30,6 @@ class Bucket:
         self._left = left - 1.0
         return True
 
-    def give_back(self) -> None:
-        """Undo a `take`."""
-        self._left += 1.0
-
     def charge(self, tokens: float) -> None:
         """Take so many more, which may not be there yet."""
         self._left -= tokens
