@@ -40,7 +40,6 @@ from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
 from visibility_api.probing.prober import Prober
-from visibility_api.probing.rank_states import RankStates
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
@@ -56,6 +55,7 @@ from visibility_api.workloads.job_pods import JobPods
 from visibility_api.workloads.node_faults import NodeFaults
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.presence import Presence
+from visibility_api.workloads.rank_states import RankStates
 from visibility_api.workloads.replicas import Replicas
 from visibility_api.workloads.training_pods import Refusals
 from visibility_api.workloads.work_reads import WorkReads

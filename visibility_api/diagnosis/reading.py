@@ -1,4 +1,4 @@
-"""What one pod prints of its training processes, at the request of `probing/rank_states.py`: hostile bytes.
+"""What one pod prints of its training processes, at the request of `workloads/rank_states.py`: hostile bytes.
 
 @now SECONDS MACHINE HOST       by the pod's clock
 @self PID                       of what prints this

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
 
 import structlog
 from msgspec.structs import replace
 
-from visibility_api.diagnosis.claims import PodState
 from visibility_api.diagnosis.judging import NOT_READABLE, diagnose
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import describe_fault
@@ -22,6 +20,7 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .pod_lists import PodLists
+from .rank_states import RankStates
 from .training_pods import Refusals, find_pods, may_read, progress_path
 
 log = structlog.get_logger("visibility.diagnosis")
@@ -34,15 +33,6 @@ NO_PODS = "No rank could be read: the job has no pod that trains."
 NO_RIGHT = "this server has no right to exec into it"
 
 
-class Capture(Protocol):
-    """What reads the ranks: `probing/rank_states.py`."""
-
-    async def diagnose(
-        self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, is_requested: bool
-    ) -> Diagnosis:
-        """Raises ApiError with status 403 if it may exec into none of them."""
-
-
 class Diagnoser:
     """Documents go to `changed`, requests to `request`; `run` has the ranks read, namespaces in turn.
 
@@ -53,7 +43,7 @@ class Diagnoser:
     def __init__(
         self,
         lists: PodLists,
-        capture: Capture | None,
+        capture: RankStates | None,
         *,
         find: Callable[[JobRef], JobProgress | None],
         found: Callable[[JobRef, Diagnosis, bool], None],
@@ -179,7 +169,7 @@ class Diagnoser:
         if found is not None:
             self._found(ref, replace(found, is_requested=ref in self._requested), is_told)
 
-    async def _ask(self, capture: Capture, document: JobProgress) -> Diagnosis | None:
+    async def _ask(self, capture: RankStates, document: JobProgress) -> Diagnosis | None:
         """None: there are no pods, or no right to exec there, and nobody has requested it."""
         ref, at = document.job.ref, datetime.now(UTC)
         pods = await find_pods(self._lists, document)

@@ -8,14 +8,12 @@ delay the others by WITHIN_S.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Protocol
 from zlib import crc32
 
 import structlog
 
-from visibility_api.diagnosis.claims import PodState
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
@@ -25,6 +23,7 @@ from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.reports.ranks import Ranks
 
 from .pod_lists import PodLists
+from .rank_states import RankStates
 from .training_pods import Refusals, find_pods, may_read, progress_path
 
 log = structlog.get_logger("visibility.diagnosis")
@@ -38,15 +37,6 @@ MAX_SOON = 1000  # jobs
 SLICE = 500  # jobs, between which the others of this process have their turn
 
 
-class WorkReader(Protocol):
-    """What reads the files: `probing/rank_states.py`."""
-
-    async def read_work(
-        self, namespace: str, pods: Sequence[PodState], path: str, *, within_s: float, apart_s: float
-    ) -> Ranks:
-        """Raises ApiError with status 403 if it may exec into none of them."""
-
-
 class WorkReads:
     """`jobs` are all there are; `rounds_apart` says after how many rounds a job is read again: 0 for never.
 
@@ -56,7 +46,7 @@ class WorkReads:
     def __init__(
         self,
         lists: PodLists,
-        reader: WorkReader,
+        reader: RankStates,
         refusals: Refusals,
         *,
         jobs: Callable[[], Iterable[JobRef]],

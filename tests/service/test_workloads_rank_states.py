@@ -22,8 +22,8 @@ from visibility_api.diagnosis.programs import PYTHON, SHELL
 from visibility_api.diagnosis.reading import RankState, read_pod
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.kube.errors import ApiError
-from visibility_api.probing import rank_states
-from visibility_api.probing.rank_states import RankStates
+from visibility_api.workloads import rank_states
+from visibility_api.workloads.rank_states import RankStates
 
 from .fake_apiserver import Handler, fake_apiserver
 from .test_kube_execute import exit_status, saying, serving
