@@ -43,7 +43,8 @@ HEALTHY: dict[str, Doing] = {
 HANGS: dict[str, tuple[Doing, str, bool]] = {  # and the state of the one, and whether nothing comes to it
     "collective": ((ALL_REDUCE, False, False, None), "", True),
     "loader": (HEALTHY["slow loader"], "", True),
-    "loader, of a file": (HEALTHY["slow loader"], "", False),
+    "loader, of a file": (HEALTHY["slow loader"], "storage", True),
+    "loader, of an answer": (HEALTHY["slow loader"], "", False),
     "GIL": ((OWN, False, False, ALL_REDUCE), "held", True),
     "GIL, spinning": ((OWN, True, False, ALL_REDUCE), "held", True),
     "SIGSTOP": ((OWN, False, False, ALL_REDUCE), "stopped", True),

@@ -1,9 +1,13 @@
-"""Since when this process and those that it has made do nothing: no work, no data from the network, no disk.
+"""Since when this process and those that it has made do nothing: no work, no data from network or disk.
 
 By /proc alone, on Linux; where that is not readable nothing is said. What waits for a lock, a pipe, another
-process of its own or a sleep to end does nothing. What waits for a file, a volume or an answer of a service
-may get it, also where it polls the service's socket. A poll that has a listening socket as well is a
-server's: gloo, NCCL and torch's store wait so for the other ranks all the time.
+process of its own or a sleep to end does nothing. What waits for an answer of a service may get it, also
+where it polls the service's socket. A poll that has a listening socket as well is a server's: gloo, NCCL and
+torch's store wait so for the other ranks all the time.
+
+A read of a file wakes its thread with each part that comes, so one whose thread was not woken gets nothing.
+That holds for file systems that read in small parts. A program that serves one (FUSE) may fetch all of a file
+first, and direct I/O wakes at its end: nothing is said of these, nor of what writes.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, Optional, Sequence
 
-    # Seconds on the CPU, but for the thread that asks; bytes received, of all interfaces; the threads.
-    Activity = tuple[float, int, frozenset[int]]
+    # Seconds on the CPU, but for the thread that asks; bytes received, of all interfaces; the threads, and
+    # how often each that reads a file was woken.
+    Activity = tuple[float, int, dict[int, int]]
 
 SHARE = 0.02  # of one CPU
 RECEIVED_PER_S = 4096.0  # bytes: what launchers and stores send to see that all live is less
@@ -33,6 +38,12 @@ _POLLS = ("do_poll", "do_sys_poll", "poll_schedule", "ep_poll", "do_epoll", "do_
 # The numbers of their system calls, of x86-64 and of arm64.
 _POLL, _SELECT, _EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22, 441}
 _LISTENING = "0A"
+# Those of read, readv, pread and preadv, by machine; -1 is a page of a file in memory.
+_READS = {
+    "x86_64": ("0", "17", "19", "295", "327", "-1"),
+    "aarch64": ("63", "65", "67", "69", "286", "-1"),
+}  # fmt: skip
+_FILES = ("btrfs", "ceph", "cifs", "ext2", "ext3", "ext4", "lustre", "nfs", "nfs4", "smb3", "xfs")
 
 
 class Idleness:
@@ -64,21 +75,21 @@ class Idleness:
 
 
 def read() -> Optional[Activity]:
-    """Of this process now; None while one of them works, waits for a file, or cannot be read."""
+    """Of this process now; None while one of them works, waits for an answer, or cannot be read."""
     try:
-        cpu_s, tasks = time.process_time() - time.thread_time(), set()
+        cpu_s, tasks = time.process_time() - time.thread_time(), dict[int, int]()
         own, asking, ticks = os.getpid(), threading.get_native_id(), os.sysconf("SC_CLK_TCK")
         for pid, spent in _find_family(own):
             cpu_s += 0.0 if pid == own else spent / ticks
             for name in os.listdir(f"/proc/{pid}/task"):
-                tasks.add(int(name))
-                is_asking = int(name) == asking
-                if len(tasks) > MAX_TASKS or not (is_asking or waits(pid, name)):
+                is_free = int(name) == asking or waits(pid, name)
+                if len(tasks) >= MAX_TASKS or not (is_free or reads_file(pid, name)):
                     return None
-        return cpu_s, _count_received(), frozenset(tasks)
+                tasks[int(name)] = 0 if is_free else _count_wakings(pid, name)
+        return cpu_s, _count_received(), tasks
     except (
         AttributeError,
-        IndexError,
+        LookupError,
         OSError,
         ValueError,
         struct.error,
@@ -137,6 +148,27 @@ def _awaits_answer(pid: int, task: str) -> bool:
         lines = _read(f"/proc/{pid}/net/unix").splitlines()[1:]
         sockets -= {line.split()[6] for line in lines}
     return len(polled) > MAX_POLLED or (bool(sockets) and not sockets & _find_listening(pid))
+
+
+def reads_file(pid: int, task: str) -> bool:
+    """Whether it waits for a part of a file that comes in small parts."""
+    call = _read(f"/proc/{pid}/task/{task}/syscall").split()
+    if call[0] not in _READS.get(os.uname().machine, ()):
+        return False
+    mounts = [line.partition(" - ") for line in _read(f"/proc/{pid}/mountinfo").splitlines()]
+    types = {mount.split()[0]: rest.split()[0] for mount, _, rest in mounts}
+    if call[0] == "-1":  # which one is not known
+        is_blocked = _read(f"/proc/{pid}/task/{task}/stat").rpartition(") ")[2].startswith("D")
+        return is_blocked and not any(each.startswith("fuse") for each in types.values())
+    lines = _read(f"/proc/{pid}/fdinfo/{int(call[1], 16)}").splitlines()
+    about = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    is_direct = int(about["flags"], 8) & os.O_DIRECT
+    return not is_direct and types.get(about["mnt_id"]) in _FILES
+
+
+def _count_wakings(pid: int, task: str) -> int:
+    found = _read(f"/proc/{pid}/task/{task}/status").partition("\nvoluntary_ctxt_switches:")[2]
+    return int(found.split()[0])
 
 
 def _find_polled(pid: int, address: int, count: int) -> Sequence[int]:

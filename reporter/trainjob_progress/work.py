@@ -1,9 +1,9 @@
 """A rank's own work for a step, without what it waits for other ranks, as far as the system knows it.
 
-Own work is what its loop waits for data, as `track` and the frameworks' hooks measure it, and the time on the
-CPU of the thread that trains. Who waits for other ranks in a collective takes no time on the CPU; but who
-waits for an accelerator may, by spinning. Sums of both never exceed the step. What its checkpoints take comes
-on top, spread over the steps between them.
+Own work is what its loop waits for data, as `track` and the frameworks' hooks measure it, and the time of the
+thread that trains on a CPU, or ready for one that others use. Who waits for other ranks in a collective takes
+none; but who waits for an accelerator may, by spinning. Sums of both never exceed the step. What its
+checkpoints take comes on top, spread over the steps between them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,17 @@ SAVES = 4  # checkpoints, the last ones
 
 
 def read_cpu_s(thread: int) -> Optional[float]:
-    """That a thread has had; None where nobody knows."""
+    """For which a thread had a CPU, or was ready for one; None where nobody knows."""
     number = os.getpid()
     if thread != threading.main_thread().ident:
         number = next((one.native_id or 0 for one in threading.enumerate() if one.ident == thread), 0)
+    try:
+        with open(f"/proc/self/task/{number}/schedstat", "rb") as file:
+            had_ns, ready_ns, _ = file.read().split()
+        if int(had_ns):
+            return (int(had_ns) + int(ready_ns)) / 1e9
+    except (OSError, ValueError):  # a kernel without it
+        pass
     try:
         with open(f"/proc/self/task/{number}/stat", "rb") as file:
             user, system = file.read().rpartition(b") ")[2].split()[11:13]

@@ -270,6 +270,12 @@ STUCK: dict[str, Any] = {"is_busy": False, "idle_s": 90.0}
         pytest.param(
             pods(state(0, **IDLE), state(1, LOADER, **STUCK)), True, id="nothing comes to its loader"
         ),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, OWN, state="storage", **STUCK)), True, id="a file is not read"
+        ),
+        pytest.param(
+            pods(state(0, **IDLE), state(1, OWN, state="storage", **IDLE)), False, id="a file is read slowly"
+        ),
         pytest.param(pods(state(0, **IDLE), state(1, LOADER, **STUCK | {"idle_s": 60})), False, id="not yet"),
         pytest.param(
             pods(state(0, **IDLE), state(1, OWN, state="held", **STUCK)), True, id="the lock is held"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes  # noqa: F401 — or there is no watchdog
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.reporting import wait_until
+from tests.slow_volume import mounted
 from trainjob_progress import heartbeat, idleness, report, stacks, track
 from trainjob_progress.document import prepare
 from trainjob_progress.heartbeat import MAX_BYTES, QUIET_S, USUAL, Heartbeat, Rhythm
@@ -24,7 +27,7 @@ from trainjob_progress.live_run import LiveRun
 from trainjob_progress.marks import EVALUATION, SAVE, Marks
 from trainjob_progress.reporter import Reporter
 from trainjob_progress.watchdog import make_watchdog
-from trainjob_progress.work import KEPT, WINDOW_S, Work
+from trainjob_progress.work import KEPT, WINDOW_S, Work, read_cpu_s
 
 REPORTER = Path(__file__).parents[2] / "reporter"
 
@@ -103,7 +106,7 @@ def test_a_rank_that_does_not_get_on_says_where_it_is_until_it_goes_on(
     monkeypatch.setattr(heartbeat, "QUIET_S", 0.0)
     monkeypatch.setattr(heartbeat, "STACK_INTERVAL_S", 0.1)
     monkeypatch.setattr(heartbeat, "IDLE_INTERVAL_S", 0.0)
-    monkeypatch.setattr(idleness, "read", lambda: (0.0, 0, frozenset()))
+    monkeypatch.setattr(idleness, "read", lambda: (0.0, 0, {}))
     here, seen = threading.Event(), dict[str, Any]()
     with report(total_steps=9, rank=rank) as r:
 
@@ -502,7 +505,7 @@ class Doing:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.cpu_s, self.received, self.tasks = 0.0, 0, frozenset({7, 8})
+        self.cpu_s, self.received, self.tasks = 0.0, 0, {7: 0, 8: 40}
         self.is_waiting = True
 
     def read(self) -> idleness.Activity | None:
@@ -515,7 +518,8 @@ class Doing:
         ({"cpu_s": 0.05, "received": 5000}, True),
         ({"cpu_s": 1.0}, False),
         ({"received": 50_000}, False),
-        ({"tasks": frozenset({7, 9})}, False),
+        ({"tasks": {7: 0, 9: 40}}, False),
+        ({"tasks": {7: 0, 8: 41}}, False),
         ({"is_waiting": False}, False),
     ],
     ids=str,
@@ -590,3 +594,79 @@ def test_a_child_that_waits_for_a_pipe_is_counted_and_so_is_what_one_spends(scri
             wait_until(is_seen)
         finally:
             child.kill()
+
+
+@pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="by Linux's /proc")
+@pytest.mark.parametrize(
+    ("seconds", "reads", "is_served"),
+    [
+        (0, "os.read(file, 9)", False),
+        (0.02, "while os.read(file, 9000): pass", False),
+        (0, "os.read(file, 9)", True),
+        (0, "os.read(os.open(name, os.O_DIRECT), 9)", False),
+    ],
+    ids=["unanswered", "slow", "of a program that may fetch all of it", "direct"],
+)
+def test_a_read_that_wakes_nobody_gets_nothing(
+    seconds: float, reads: str, is_served: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's own word, of a file system of ours."""
+    if not is_served:
+        monkeypatch.setattr(idleness, "_FILES", ("fuse",))
+    script = f"import os, sys; name = sys.argv[1]; file = os.open(name, 0); print(1, flush=True)\n{reads}"
+    ending = contextlib.ExitStack()  # who reads it ends after its volume alone
+    with ending, mounted(tmp_path / "volume", seconds) as path:
+        command = (sys.executable, "-c", script, str(path))
+        child = ending.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+        ending.callback(child.kill)
+        assert child.stdout is not None
+        child.stdout.readline()
+        task, where = str(child.pid), Path(f"/proc/{child.pid}/wchan")
+        wait_until(lambda: where.read_text() in ("request_wait_answer", "folio_wait_bit_common"))
+        wakings = idleness._count_wakings(child.pid, task)
+        if seconds:
+            wait_until(lambda: idleness._count_wakings(child.pid, task) > wakings)
+            wait_until(lambda: idleness.reads_file(child.pid, task))
+        else:
+            assert idleness.reads_file(child.pid, task) is not (is_served or "DIRECT" in reads)
+            assert idleness._count_wakings(child.pid, task) == wakings
+
+
+@pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="by Linux's /proc")
+@pytest.mark.parametrize(
+    ("state", "volume", "expected"),
+    [("D", "nfs4", True), ("S", "nfs4", False), ("D", "fuse.s3fs", False)],
+)
+def test_a_page_of_a_mapped_file_is_read_where_no_program_serves_files(
+    state: str, volume: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So seen of ext4 on a disk that gave no answer: `-1` in `syscall`, `D`, and no switch in 20 s."""
+    said = {
+        "syscall": "-1 0x7ffd436b1cc0 0x7fdd1f79d7ab",
+        "mountinfo": f"30 1 8:1 / / rw - overlay o rw\n31 30 0:4 / /data rw - {volume} s rw",
+        "stat": f"7 (python3) {state} 1 7",
+    }
+    monkeypatch.setattr(idleness, "_read", lambda path: said[path.rpartition("/")[2]])
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="x86_64"))
+    assert idleness.reads_file(7, "7") is expected
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="by Linux's /proc")
+def test_own_work_has_what_a_thread_waits_for_a_cpu_that_others_use() -> None:
+    cores = os.sched_getaffinity(0)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            os.sched_setaffinity(other.pid, {min(cores)})
+            os.sched_setaffinity(0, {min(cores)})
+            began_s, had_s = time.monotonic(), time.thread_time()
+            before_s = read_cpu_s(threading.get_ident())
+            while time.thread_time() - had_s < 0.2:
+                pass
+            took_s, after_s = time.monotonic() - began_s, read_cpu_s(threading.get_ident())
+        finally:
+            os.sched_setaffinity(0, cores)
+            other.kill()
+    assert before_s is not None
+    assert after_s is not None
+    assert took_s > 0.3
+    assert after_s - before_s == pytest.approx(took_s, rel=0.1)

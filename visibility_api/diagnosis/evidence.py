@@ -26,8 +26,8 @@ def is_hang(seen: Sequence[Seen]) -> bool:
     """Whether no rank has worked for two minutes, and nothing that is known of them could end that.
 
     Each waits at one place in a collective or in the backward pass, without CPU or accelerator, or is gone.
-    The one that they wait for is stuck. What waits for storage or a service, or has a worker that does, may
-    go on by itself.
+    The one that they wait for is stuck. What waits for a service, or for storage that answers, or has a
+    worker that does, may go on by itself.
     """
     states = [each.state for each in seen if each.state.state not in GONE]
     waiting = [state for state in states if _waits_for_others(state)]
@@ -51,8 +51,8 @@ def _waits_for_others(state: RankState) -> bool:
 
 
 def _is_stuck(state: RankState) -> bool:
-    """Whether nothing came to it for long, and what it waits for is in its own processes."""
-    is_known = state.state == "held" or (state.state == "" and state.place.reason in _OWN)
+    """Whether nothing came to it for long, and it waits for its own processes or a file that is not read."""
+    is_known = state.state in ("held", "storage") or (state.state == "" and state.place.reason in _OWN)
     return is_known and state.section not in _SECTIONS and (state.idle_s or 0.0) >= STILL_S
 
 

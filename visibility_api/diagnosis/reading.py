@@ -201,7 +201,7 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
     idle_since = None
     if state == "held" and call in _STUCK:
         idle_since = written
-    elif state == "":
+    elif state in ("", "storage"):
         idle_since = _time(stack.get("idleSince"))
     marked = file.get("section")
     section = marked if isinstance(marked, str) and marked in SECTIONS else ""
