@@ -117,6 +117,10 @@ for batch in DataLoader(Images(range(8)), num_workers=2):
         cause="HostOutOfMemory", says="bytes more were requested", source="import torch\ntorch.empty(1 << 46)"
     ),
     "host-memory-by-python": Program(cause="HostOutOfMemory", source="x = bytearray(1 << 46)"),
+    "host-memory-by-jax": Program(
+        cause="HostOutOfMemory", says="70368744177664 bytes",
+        source="import jax.numpy as jnp\nx = jnp.ones((1 << 22, 1 << 22))",
+    ),
     "state-of-another-model": Program(
         cause="CheckpointMismatch",
         source="import torch.nn as nn\nnn.Linear(4, 2).load_state_dict(nn.Linear(4, 3).state_dict())",
@@ -270,6 +274,13 @@ except OSError as error:
     "shapes": Program(
         cause="ShapeMismatch", source="import torch\ntorch.nn.Linear(8, 2)(torch.zeros(4, 7))"
     ),
+    "shapes-of-items": Program(
+        cause="ShapeMismatch",
+        source="import torch\nnext(iter(torch.utils.data.DataLoader([torch.ones(3), torch.ones(4)], batch_size=2)))",
+    ),
+    "shapes-in-a-convolution": Program(
+        cause="ShapeMismatch", source="import torch\ntorch.nn.Conv2d(3, 4, 3)(torch.ones(1, 1, 8, 8))"
+    ),
     "shapes-in-jax": Program(
         cause="ShapeMismatch", source="import jax.numpy as jnp\njnp.zeros((2, 3)) @ jnp.zeros((4, 5))"
     ),
@@ -278,6 +289,9 @@ except OSError as error:
         source="import os\nos.environ['KERAS_BACKEND'] = 'torch'\nimport keras, numpy\n"
         "model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])\n"
         "model.compile('sgd', 'mse')\nmodel.fit(numpy.zeros((8, 5)), numpy.zeros((8, 2)), verbose=0)",
+    ),
+    "no-accelerator-in-lightning": Program(
+        cause="NoAccelerator", source="import lightning\nlightning.Trainer(accelerator='gpu')"
     ),
     "no-accelerator": Program(cause="NoAccelerator", source="import torch\ntorch.zeros(1).cuda()"),
     "segmentation-fault": Program(

@@ -176,7 +176,9 @@ def test_what_healthy_and_silent_programs_printed_names_no_cause(log: Path) -> N
     assert find_cause(log.read_text().splitlines()) is None
 
 
-def test_each_program_without_a_cause_is_recorded() -> None:
+def test_twenty_kinds_of_failures_are_recorded_and_fifty_programs_without_one() -> None:
+    assert {path.stem for path in RECORDED.glob("*.txt")} == PROGRAMS.keys()
+    assert len({program.cause for program in PROGRAMS.values()}) >= 20
     names = {*UNKNOWN_PROGRAMS, *(f"example-{each}" for each in EXAMPLES)}
     assert {path.stem for path in UNKNOWN.glob("*.txt")} == names
     assert len(names) >= 50

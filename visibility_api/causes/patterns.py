@@ -54,8 +54,8 @@ PATTERNS = (
     _pattern(
         "AcceleratorOutOfMemory",
         r"CUDA out of memory|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED"
-        r"|RESOURCE_EXHAUSTED: (?:Out of memory|OOM|Ran out of memory)|MPS backend out of memory"
-        r"|OOM when allocating tensor|cuda runtime error \(2\)",
+        r"|RESOURCE_EXHAUSTED: (?:Out of memory(?! allocating \d)|OOM|Ran out of memory)"
+        r"|MPS backend out of memory|OOM when allocating tensor|cuda runtime error \(2\)",
         "the accelerator's memory was full",
         "Use a smaller batch or shorter sequences, activation checkpointing, or shard the model.",
         retryable=False,
@@ -100,7 +100,8 @@ PATTERNS = (
         r"No CUDA GPUs are available|Found no NVIDIA driver on your system"
         r"|Torch not compiled with CUDA enabled|CUDA driver initialization failed"
         r"|CUDA error: no CUDA-capable device is detected|CUDA error: invalid device ordinal"
-        r"|No visible GPU devices|Unable to initialize backend '(?:cuda|tpu|rocm)'"
+        r"|No visible GPU devices|No supported gpu backend found"
+        r"|Unable to initialize backend '(?:cuda|tpu|rocm)'"
         r"|Attempting to deserialize object on a CUDA device but torch\.cuda\.is_available\(\) is False",
         "the program found no accelerator",
         "Check the resource limits of the pod, the image, and that the node has a driver.",
@@ -130,7 +131,8 @@ PATTERNS = (
     ),
     _pattern(
         "HostOutOfMemory",
-        r"can't allocate memory: you tried to allocate (?P<asked>\d+) bytes",
+        r"(?:can't allocate memory: you tried to allocate|RESOURCE_EXHAUSTED: Out of memory allocating)"
+        r" (?P<asked>\d+) bytes",  # the latter by XLA, of a CPU
         "the pod's memory was not enough: {asked} bytes more were requested",
         "Raise the memory limit, or load less at once.",
         retryable=False,
@@ -400,7 +402,8 @@ PATTERNS = (
         "ShapeMismatch",
         r"shapes cannot be multiplied|must match the (?:existing )?size|size of tensor a \(\d+\) must match"
         r"|Sizes of tensors must match|incompatible shapes|Incompatible shapes|Expected input batch_size"
-        r"|dot_general requires contracting dimensions|shape '\[.{0,60}\]' is invalid for input of size",
+        r"|dot_general requires contracting dimensions|shape '\[.{0,60}\]' is invalid for input of size"
+        r"|stack expects each tensor to be equal size|expected input\[.{0,60}\] to have \d+ channels",
         "shapes of tensors do not fit each other",
         "Check the model's dimensions against the data's.",
         retryable=False,
