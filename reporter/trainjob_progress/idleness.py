@@ -5,8 +5,8 @@ process of its own or a sleep to end does nothing. What waits for an answer of a
 where it polls the service's socket. A poll that has a listening socket as well is a server's: gloo, NCCL and
 torch's store wait so for the other ranks all the time.
 
-A read of a file wakes its thread with each part that comes, so one whose thread was not woken gets nothing.
-That holds for file systems that read in small parts. A program that serves one (FUSE) may fetch all of a file
+What waits for a pipe or a file is woken with each part, so a thread that was not woken gets nothing. Of files
+that holds for file systems that read in small parts. A program that serves one (FUSE) may fetch all of a file
 first, and direct I/O wakes at its end: nothing is said of these, nor of what writes.
 """
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, Optional, Sequence
 
     # Seconds on the CPU, but for the thread that asks; bytes received, of all interfaces; the threads, and
-    # how often each that reads a file was woken.
+    # how often each was woken that waits for a file or a pipe.
     Activity = tuple[float, int, dict[int, int]]
 
 SHARE = 0.02  # of one CPU
 RECEIVED_PER_S = 4096.0  # bytes: what launchers and stores send to see that all live is less
 MAX_PROCESSES, MAX_TASKS = 1024, 512  # of the pod, and of this process and its own
 MAX_POLLED = 1024  # of one thread
-# Where the kernel has what waits for a lock, a pipe, a child or a sleep, and what polls.
+# Where the kernel has what waits for a lock, a child or a sleep, what for a pipe, and what polls.
 _WAITS = (
-    "futex", "pipe_", "anon_pipe", "do_wait", "hrtimer", "do_nanosleep", "unix_stream", "sigsuspend",
-    "do_sigtimedwait",
+    "futex", "do_wait", "hrtimer", "do_nanosleep", "sigsuspend", "do_sigtimedwait",
 )  # fmt: skip
+_PIPES = ("pipe_", "anon_pipe", "unix_stream")
 _POLLS = ("do_poll", "do_sys_poll", "poll_schedule", "ep_poll", "do_epoll", "do_select")
 # The numbers of their system calls, of x86-64 and of arm64.
 _POLL, _SELECT, _EPOLL = {7, 271, 73}, {23, 270, 72}, {232, 281, 22, 441}
@@ -82,10 +82,10 @@ def read() -> Optional[Activity]:
         for pid, spent in _find_family(own):
             cpu_s += 0.0 if pid == own else spent / ticks
             for name in os.listdir(f"/proc/{pid}/task"):
-                is_free = int(name) == asking or waits(pid, name)
-                if len(tasks) >= MAX_TASKS or not (is_free or reads_file(pid, name)):
+                wakings = 0 if int(name) == asking else watch(pid, name)
+                if len(tasks) >= MAX_TASKS or wakings is None:
                     return None
-                tasks[int(name)] = 0 if is_free else _count_wakings(pid, name)
+                tasks[int(name)] = wakings
         return cpu_s, _count_received(), tasks
     except (
         AttributeError,
@@ -119,12 +119,21 @@ def _find_family(own: int) -> Iterator[tuple[int, int]]:
         yield pid, found[pid][1]
 
 
-def waits(pid: int, task: str) -> bool:
-    """For nothing that may come by itself; or it would run: what it uses of a CPU is counted."""
+def watch(pid: int, task: str) -> Optional[int]:
+    """How often a thread was woken by parts of the pipe or file that it waits for; 0 where it waits for none
+    or would run, for what it uses of a CPU is counted. None: it waits for what may come by itself."""
     where = _read(f"/proc/{pid}/task/{task}/wchan")
-    if where in ("", "0"):
-        return _read(f"/proc/{pid}/task/{task}/stat").rpartition(") ")[2].startswith("R")
-    return where.startswith(_WAITS) or (where.startswith(_POLLS) and not _awaits_answer(pid, task))
+    if where.startswith(_PIPES):
+        return _count_wakings(pid, task)
+    is_ready = where in ("", "0") and _find_state(pid, task) == "R"
+    is_polling = where.startswith(_POLLS) and not _awaits_answer(pid, task)
+    if is_ready or is_polling or where.startswith(_WAITS):
+        return 0
+    return _count_wakings(pid, task) if _reads_file(pid, task) else None
+
+
+def _find_state(pid: int, task: str) -> str:
+    return _read(f"/proc/{pid}/task/{task}/stat").rpartition(") ")[2][:1]
 
 
 def _awaits_answer(pid: int, task: str) -> bool:
@@ -150,7 +159,7 @@ def _awaits_answer(pid: int, task: str) -> bool:
     return len(polled) > MAX_POLLED or (bool(sockets) and not sockets & _find_listening(pid))
 
 
-def reads_file(pid: int, task: str) -> bool:
+def _reads_file(pid: int, task: str) -> bool:
     """Whether it waits for a part of a file that comes in small parts."""
     call = _read(f"/proc/{pid}/task/{task}/syscall").split()
     if call[0] not in _READS.get(os.uname().machine, ()):
@@ -158,8 +167,8 @@ def reads_file(pid: int, task: str) -> bool:
     mounts = [line.partition(" - ") for line in _read(f"/proc/{pid}/mountinfo").splitlines()]
     types = {mount.split()[0]: rest.split()[0] for mount, _, rest in mounts}
     if call[0] == "-1":  # which one is not known
-        is_blocked = _read(f"/proc/{pid}/task/{task}/stat").rpartition(") ")[2].startswith("D")
-        return is_blocked and not any(each.startswith("fuse") for each in types.values())
+        is_served = any(each.startswith("fuse") for each in types.values())
+        return _find_state(pid, task) == "D" and not is_served
     lines = _read(f"/proc/{pid}/fdinfo/{int(call[1], 16)}").splitlines()
     about = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
     is_direct = int(about["flags"], 8) & os.O_DIRECT

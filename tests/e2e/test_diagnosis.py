@@ -1,26 +1,33 @@
 """Which rank a stalled job waits for, or a slow one, through kube-apiserver: document, Event, column, …
 
 The files of stalled pods are of the form in which reporters write them; their processes are real ones. The
-slow rank and its peers have reporters.
+slow rank and its peers have reporters, and so have eight ranks of a real torchrun, where torch is installed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.canary import assert_untold
 from tests.e2e.api import Object
+from tests.e2e.browser import browsing, missing
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import apply_rights
 from tests.e2e.processes import wait_until
+from tests.e2e.test_dashboard_browser import page_of
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace, condition
 
+ROOT = Path(__file__).parents[2]
+TORCH = Path(os.environ.get("TORCH_PYTHON", ROOT / ".venv-frameworks" / "bin" / "python"))
 # Rank 0 reports ten steps and waits in all_reduce; rank 1 does what HOW says.
 RANK = """
 import datetime, json, os, signal, subprocess, time
@@ -95,6 +102,47 @@ work_reads.ROUND_S, work_reads.SOON_S, straggling.LASTING_S, lagging.OLD_S = 6.0
 from visibility_api.__main__ import main
 sys.exit(main())
 """
+# Eight ranks of torchrun, in a network of their own. Rank 3 does what HOW says, and the others wait for it.
+RANKS = """
+import ctypes, os, signal, threading
+import torch, torch.distributed as dist
+from trainjob_progress import track
+
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its launcher
+dist.init_process_group("gloo")
+how = "HOW" if dist.get_rank() == 3 else ""
+
+class Batches(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        for number in range(10**6):
+            if number == 40 and how == "sleeps":
+                threading.Event().wait()
+            yield number
+
+for number in track(torch.utils.data.DataLoader(Batches(), batch_size=None)):
+    if number == 40 and how == "holds":
+        ctypes.PyDLL(None).sleep(3600)
+    if number == 40 and how in ("stops", "dies"):
+        os.kill(os.getpid(), signal.SIGSTOP if how == "stops" else signal.SIGKILL)
+    threading.Event().wait(0.1)
+    dist.all_reduce(torch.ones(64))
+"""
+TORCHRUN = f"""
+import os
+with open(os.environ["HOME"] + "/train.py", "w") as file:
+    file.write({RANKS!r})
+os.environ.update(PYTHONPATH={str(ROOT / "reporter")!r}, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+torchrun = ({str(TORCH)!r}, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=8")
+network = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+os.execvp("unshare", (*network, *torchrun, "--monitor-interval=600", os.environ["HOME"] + "/train.py"))
+"""
+TOLD_WITHIN_S = 180  # what issue 30 asks for
+TOLD = {
+    "sleeps": ("InDataLoader", "is in the data loader for "),
+    "holds": ("GilHeld", "runs C code that holds the interpreter's lock for "),
+    "stops": ("ProcessStopped", "is stopped by a signal for "),
+    "dies": ("ProcessEnded", "has ended"),
+}
 PROVEN_WITHIN_S = 240  # its clock would take half an hour: nothing is known of its rhythm
 SOON = {"stalled-after": "10s", "interval": "5s"}
 FOUND = {
@@ -176,6 +224,53 @@ def test_a_run_whose_ranks_all_wait_is_stalled_long_before_its_clock_says_so(
     assert time.monotonic() - begun > 120
     status = workspace.document("deadlock")["status"]
     assert status["diagnosis"]["message"].startswith("All 2 ranks are in all_reduce for "), status
+
+
+@pytest.mark.timeout(900)
+def test_of_eight_ranks_of_torchrun_the_one_that_hangs_is_told_within_three_minutes(
+    workspace: Workspace, cluster: Cluster, announcing: VisibilityServer, tmp_path: Path
+) -> None:
+    """By document, kubectl and Event; and on the page, where there is a browser."""
+    if cluster.kind == "local" or not TORCH.exists():
+        pytest.skip("through a real kube-apiserver, where torch is installed: make test-frameworks")
+    if subprocess.run(("unshare", "--net", "true"), check=False, capture_output=True).returncode:
+        pytest.skip("no network of its own may be made here")
+    still_since_s, told_after_s = dict[str, float](), dict[str, float]()
+    for how in TOLD:  # one after the other: each begins with eight imports of torch
+        workspace.start_job(how, TORCHRUN.replace("HOW", how), annotations={"interval": "5s"})
+        workspace.wait_document(
+            how,
+            lambda status: status.get("steps", {}).get("current", 0) > 30,
+            what="trains",
+            timeout_s=TOLD_WITHIN_S,
+        )
+        still_since_s[how] = time.monotonic()
+
+    def look() -> bool:
+        for how in TOLD.keys() - told_after_s.keys():
+            status = workspace.document(how)["status"]
+            if condition(status, "Stalled")["status"] == "True" and "diagnosis" in status:
+                told_after_s[how] = time.monotonic() - still_since_s[how]
+        return len(told_after_s) == len(TOLD)
+
+    wait_until(look, what="all are told", timeout_s=2 * TOLD_WITHIN_S)
+    print(f"told after {told_after_s}")
+    for how, (reason, says) in TOLD.items():
+        status = workspace.document(how)["status"]
+        [pod] = workspace.pods(how)
+        message = status["diagnosis"]["message"]
+        assert message.startswith(f"Rank 3 ({pod['spec']['nodeName']}) {says}"), message
+        assert "7 ranks wait for it in all_reduce." in message or how == "dies"
+        shown = workspace.admin.kubectl("get", "tjp", how, "-n", workspace.name, "-o", "wide").stdout
+        assert f"{reason} (rank 3)" in shown
+        wait_until(lambda: message in notes(workspace, how)[0], what="an Event says it")  # noqa: B023
+    if missing() is None:
+        with browsing(tmp_path) as browser, workspace.alice.proxied(tmp_path) as proxy:
+            for how in TOLD:
+                message = workspace.document(how)["status"]["diagnosis"]["message"]
+                browser.open(page_of(proxy, workspace.name, how))
+                browser.wait(f"text={message}")
+    assert max(told_after_s.values()) < TOLD_WITHIN_S, told_after_s
 
 
 def test_stacks_are_for_readers_of_logs_and_requests_for_editors_once_a_minute(

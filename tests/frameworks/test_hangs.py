@@ -1,6 +1,7 @@
 """A torchrun that does not get on: each rank's file says where it is, or that it cannot.
 
-Of five ranks, each in another way; and of eight, one of which dies while torchrun does not look.
+Of five ranks, each in another way; and of eight, one of which dies while torchrun does not look. And of one
+that gets on slowly no hang is told.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.frameworks.trainings import slow_phases
 from tests.reporting import wait_until
+from tests.slow_volume import mounted
+from visibility_api.diagnosis import evidence
 from visibility_api.diagnosis.claims import PodState
 from visibility_api.diagnosis.judging import diagnose
 from visibility_api.diagnosis.programs import SHELL
@@ -81,8 +86,10 @@ for number in track(range(10**6)):
 
 
 @contextlib.contextmanager
-def torchrun(tmp_path: Path, training: str, ranks: int, *options: str) -> Iterator[Path]:
-    """The path of the progress file, while it runs."""
+def torchrun(
+    tmp_path: Path, training: str, ranks: int, *options: str, within: Sequence[str] = ()
+) -> Iterator[Path]:
+    """The path of the progress file, while it runs. `within`: a command that runs others."""
     path = tmp_path / "progress.json"
     (tmp_path / "train.py").write_text(training)
     environ = {
@@ -92,7 +99,7 @@ def torchrun(tmp_path: Path, training: str, ranks: int, *options: str) -> Iterat
         "OMP_NUM_THREADS": "1",
     }
     program = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}")
-    command = [*program, *options, "train.py"]
+    command = [*within, *program, *options, "train.py"]
     with subprocess.Popen(command, cwd=tmp_path, env=environ, start_new_session=True) as launcher:
         try:
             yield path
@@ -161,3 +168,44 @@ def test_the_rank_that_died_is_named_and_none_that_its_death_has_ended(tmp_path:
         found = diagnose([pod], datetime.now(UTC))
         assert (found.reason, found.cell) == ("ProcessEnded", f"ProcessEnded (rank {DIES})")
         assert found.message == f"Rank {DIES} (gpu-1) has ended; 7 other ranks were read."
+
+
+READINGS = 3  # of each phase, while rank 0 has waited long enough
+OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+
+
+def test_a_rank_that_gets_on_slowly_is_told_to_hang_in_none_of_its_phases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Downloads, decoding, evaluation, compilation, slow volumes; and at last one that hangs. See `SCALE`."""
+    if subprocess.run((*OWN_NETWORK, "true"), check=False, capture_output=True).returncode:
+        pytest.skip("a network of its own may not be made here")
+    long_s = evidence.STILL_S / slow_phases.SCALE
+    monkeypatch.setattr(evidence, "STILL_S", long_s)
+    files = {name: tmp_path / name.lower() for name in ("PHASE", "DONE", "SLOW_PIPE")}
+    os.mkfifo(files["SLOW_PIPE"])
+    for name in ("PHASE", "DONE"):
+        files[name].write_text("")
+    for name, file in files.items():
+        monkeypatch.setenv(name, str(file))
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    told, waited = set[str](), Counter[str]()
+
+    def is_told() -> bool:
+        name = files["PHASE"].read_text()
+        ranks = look(path)
+        found = diagnose([PodState(name="bert-node-0", index=0, ranks=tuple(ranks))], datetime.now(UTC))
+        told.update([name] if found.is_hang else [])
+        waits = [each for each in ranks if each.place.where == "all_reduce" and not each.is_busy]
+        waited[name] += any((each.for_s or 0) >= long_s for each in waits)
+        if waited[name] == READINGS and name != "hang":
+            files["DONE"].write_text(name)
+        return "hang" in told
+
+    with mounted(tmp_path / "volume", 0.2) as volume:
+        monkeypatch.setenv("SLOW_VOLUME", str(volume))
+        training = Path(slow_phases.__file__).read_text()
+        with torchrun(tmp_path, training, 2, within=OWN_NETWORK) as path:
+            wait_until(is_told, 4 * TIMEOUT_S)
+    assert told == {"hang"}
+    assert {name for name in waited if waited[name]} == {each.__name__ for each in slow_phases.PHASES}
