@@ -83,6 +83,16 @@ def test_what_a_program_printed_when_it_died_says_why(name: str) -> None:
         ("HubRefused", "huggingface_hub.errors.GatedRepoError: 401 Client Error. (Request ID: Root=1-6)"),
         ("StorageFault", "OSError: [Errno 116] Stale file handle: '/mnt/nfs/ckpt/step_100'"),
         ("ThreadLimit", "RuntimeError: can't start new thread"),
+        # Connections to services, not to ranks.
+        (PROGRAM_ERROR, "ConnectionRefusedError: [Errno 111] Connection refused"),
+        (PROGRAM_ERROR, "ConnectionResetError: [Errno 104] Connection reset by peer"),
+        (PROGRAM_ERROR, "BrokenPipeError: [Errno 32] Broken pipe"),
+        (PROGRAM_ERROR, "redis.exceptions.ConnectionError: Error 111 connecting to db:6379. Connection refused."),
+        (PROGRAM_ERROR, 'psycopg2.OperationalError: connection to server at "db", port 5432 failed: Connection refused'),
+        (
+            "DownloadFailed",
+            "requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))",
+        ),
     ],
 )  # fmt: skip
 def test_an_exception_that_cannot_be_raised_here_has_its_class(cause: str, line: str) -> None:

@@ -126,7 +126,7 @@ PATTERNS = (
         r"DataLoader worker \(pid[^)]{0,200}\) (?:exited unexpectedly|is killed by signal: (?:Killed"
         r"|Aborted|Terminated))"
         r"|A process in the process pool was terminated abruptly|BrokenProcessPool",
-        "a worker process of the loader was killed, mostly for lack of memory",
+        "a worker process of a loader or a pool was killed, mostly for lack of memory",
         "Raise the pod's memory limit, or use fewer workers or less prefetching.",
     ),
     _pattern(
@@ -256,7 +256,7 @@ PATTERNS = (
         "DownloadFailed",
         r"We couldn't connect to 'https?://|LocalEntryNotFoundError|Max retries exceeded with url"
         r"|OfflineModeIsEnabled|HfHubHTTPError: (?:429|5\d\d)|(?:429|5\d\d) (?:Client|Server) Error"
-        r"|EndpointConnectionError|<urlopen error|(?:Read"
+        r"|EndpointConnectionError|<urlopen error|^requests\.exceptions\.ConnectionError|(?:Read"
         r"|Connect)Timeout(?:Error)?: .{0,40}HTTPS?Connection",
         "a download or a request to a service failed",
         "Try again; check the network policy and the proxy, or put the data into the image or a volume.",
@@ -297,14 +297,13 @@ PATTERNS = (
     ),
     _pattern(
         "PeerLost",
-        r"Connection closed by peer|Connection reset by peer"
-        r"|remote process exited or there was a network error"
-        r"|ncclRemoteError|recvValue failed|sendBytes failed|recvBytes failed|Broken pipe"
-        r"|socketPollConnect.{0,60}failed"
-        r"|Connect(?:ion)? (?:to .{0,60})?(?:refused|closed)|Gloo connectFullMesh failed|Socket closed"
-        r"|Connection timed out"
-        r"|DistNetworkError|HorovodInternalError|ConnectionRefusedError|The actor died unexpectedly"
-        r"|NodeDiedError",
+        r"remote process exited or there was a network error|DistNetworkError|HorovodInternalError"
+        r"|ncclRemoteError|recvValue failed|sendBytes failed|recvBytes failed|socketPollConnect.{0,60}failed"
+        r"|Gloo connectFullMesh failed|The actor died unexpectedly|NodeDiedError"
+        # The same words of other errors are of a service's connection.
+        r"|^(?:[\w.]+\.)?(?:RuntimeError|Dist\w+Error|XlaRuntimeError|JaxRuntimeError): .*"
+        r"(?:Connection (?:closed|reset) by peer|Broken pipe|Socket closed|Connection timed out"
+        r"|Connect(?:ion)? (?:to .{0,60})?(?:refused|closed))",
         "the connection to another rank was lost",
         "Look at the rank that failed first, and at its node.",
         retryable=True,
