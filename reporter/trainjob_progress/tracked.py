@@ -109,6 +109,7 @@ class Track(Reporter, Over[T]):
                 return
             if self._is_entered or self in self._run.levels:
                 self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
+                self._inner_round, self._is_short = None, False
                 return
             wait_s = self._wait_s  # it has left its run: like another one over the same
             before = self._run

@@ -348,6 +348,7 @@ def test_what_stands_in_a_line_beside_its_metrics_and_position(
 
 def test_a_line_of_the_form_of_one_that_was_read_is_read_however_long_its_numbers_are() -> None:
     """Seen: a run of 20 steps stayed at step 9."""
+    assert read("step=1 loss=0.5 gpu_mem=12.3GB throughput=1.2k/s") == {"step": 1, "metrics": {"loss": 0.5}}
     for rest in ("tokens 0.01M | loss 8.000 | tok/s 12.3K", "throughput as usual on | loss 8.000"):
         lines = [f"step {step:6} | {rest}" for step in (9, 10, 123456)]
         assert read(*lines) == {"step": 123456, "metrics": {"loss": 8.0}}

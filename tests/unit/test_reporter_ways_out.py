@@ -307,6 +307,15 @@ for fold in track(range(3)):
         for item in track(range(5)):
             fail_at_3(item if (fold, epoch) == (1, 2) else 0)
 """: ("raises", (None, 33, 60, 6)),
+    """
+with track(range(3)) as epochs:
+    for epoch in epochs:
+        for item in track(range(10)):
+            if (epoch, item) == (1, 4): break
+        if epoch == 1: break
+    for epoch in epochs:
+        for item in track(range(10)): pass
+""": ("", ("finished", 45, 45, 4)),
     # An epoch that was cut short is not how a run has ended that fails later.
     """
 for epoch in track(range(3)):
