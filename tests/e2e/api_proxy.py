@@ -42,6 +42,7 @@ class ApiProxy:
         self._upstream = cluster.url
         self._upstream_tls = ssl.create_default_context(cafile=str(cluster.ca_file))
         self._faults: dict[str, Fault] = {}
+        self._once: dict[str, Fault] = {}
         self._loop = LoopThread()
         self.url = self._loop.call(self._start())
 
@@ -53,6 +54,13 @@ class ApiProxy:
             yield
         finally:
             del self._faults[ending]
+
+    @contextlib.contextmanager
+    def spoiling(self, part: str, fault: Fault) -> Iterator[None]:
+        """The next piece of a stream on a path with this part has the fault, once; not TOO_LONG."""
+        self._once[part] = fault
+        yield
+        assert part not in self._once, "nothing came on such a path"
 
     def stop(self) -> None:
         self._loop.call(self._stop())
@@ -92,19 +100,33 @@ class ApiProxy:
             await response.prepare(request)
             with contextlib.suppress(aiohttp.ClientError, ConnectionError):  # either side has gone
                 async for piece in answer.content.iter_any():
+                    part = next((part for part in self._once if part in request.raw_path), None)
+                    if part is not None:
+                        return await self._end(request, response, piece, self._once.pop(part))
                     await response.write(piece)
             return response
 
     async def _spoil(
         self, request: web.Request, response: web.StreamResponse, body: bytes, fault: Fault
     ) -> web.StreamResponse:
-        if fault is Fault.LATE:
-            await asyncio.Event().wait()  # until its client goes
         if fault is Fault.BROKEN:
             response.content_length = len(body)
-        await response.prepare(request)
+        if fault is not Fault.LATE:
+            await response.prepare(request)
+        if fault is Fault.TOO_LONG:
+            with contextlib.suppress(ConnectionError):
+                await response.write(_PADDING + body[1:])
+            return response
+        return await self._end(request, response, body, fault)
+
+    async def _end(
+        self, request: web.Request, response: web.StreamResponse, body: bytes, fault: Fault
+    ) -> web.StreamResponse:
+        """With the first half of it, if it comes."""
+        if fault is Fault.LATE:
+            await asyncio.Event().wait()  # until its client goes
         with contextlib.suppress(ConnectionError):
-            await response.write(_PADDING + body[1:] if fault is Fault.TOO_LONG else body[: len(body) // 2])
+            await response.write(body[: len(body) // 2])
             while fault is Fault.ENDLESS:
                 await response.write(b" " * 65_536)
         if fault is Fault.BROKEN and request.transport is not None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.canary import plant
+from tests.e2e.api import Object
 from tests.e2e.api_proxy import ApiProxy, Fault
 from tests.e2e.cluster import Cluster
 from tests.e2e.processes import wait_until
@@ -34,11 +35,11 @@ def proxy(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def beyond(
     cluster: Cluster, proxy: ApiProxy, shared: Workspace, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VisibilityServer]:
-    """A server that reaches kube-apiserver through the proxy. It holds a Lease, and writes Events."""
+    """A server that reaches kube-apiserver through the proxy. It holds a Lease, reads logs, writes Events."""
     found = VisibilityServer(
         cluster,
         tmp_path_factory.mktemp("beyond"),
-        components=("events",),
+        components=("events", "source-logs"),
         flags=[NOBODY, "--namespaces", shared.name],
         is_registered=False,
         way=proxy,
@@ -69,6 +70,68 @@ def test_a_bad_answer_to_a_review_grants_nothing_and_delays_nobody_else(
     assert refused.status_code == code
     assert token not in refused.text
     assert beyond.get("/apis", token=token).status_code == 200
+
+
+@pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.ENDLESS], ids=["broken", "endless"])
+@pytest.mark.parametrize("stream", ["list", "watch"])
+def test_a_list_or_a_watch_that_is_cut_or_does_not_end_hides_no_job(
+    cluster: Cluster,
+    proxy: ApiProxy,
+    beyond: VisibilityServer,
+    shared: Workspace,
+    stream: str,
+    fault: Fault,
+) -> None:
+    name = f"{stream}-{fault.name.lower()}"
+    jobs = QuietJobs(cluster.admin, shared.name)
+    if stream == "list":
+        jobs.create(name)
+        with proxy.spoiling("/trainjobs?limit=", fault):
+            beyond.restart()
+    else:
+        with proxy.spoiling("/trainjobs?watch=", fault):
+            jobs.create(name)
+            wait_until(
+                lambda: beyond.get(f"{shared.collection}/{name}", cert=cluster.admin_pair).status_code == 200,
+                what="it is known",
+            )
+    jobs.create(f"{name}-next")
+    for each in (name, f"{name}-next"):
+        wait_until(
+            lambda each=each: (
+                beyond.get(f"{shared.collection}/{each}", cert=cluster.admin_pair).status_code == 200
+            ),
+            what=f"{each} is known",
+        )
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [(Fault.BROKEN, None), (Fault.LATE, None), (Fault.ENDLESS, ["the end"])],
+    ids=["broken", "late", "endless"],
+)
+def test_a_log_whose_answer_is_bad_is_no_log_or_is_requested_again(
+    cluster: Cluster,
+    proxy: ApiProxy,
+    beyond: VisibilityServer,
+    shared: Workspace,
+    fault: Fault,
+    shown: list[str] | None,
+) -> None:
+    name = f"told-{fault.name.lower()}"
+    script = "import time; print('the end', flush=True); time.sleep(3600)"
+    shared.start_job(name, script, annotations={"source": "push"})  # so that no probe reads it
+
+    def tail() -> Object:
+        found: Object = beyond.get(f"{shared.collection}/{name}/log-tail", cert=cluster.admin_pair).json()
+        return found
+
+    wait_until(lambda: tail().get("lines") == ["the end"], what="the log is shown")
+    with proxy.spoiling(f"pods/{name}-node-0-0", fault):
+        spoilt = tail()
+    assert spoilt.get("lines") == shown
+    assert shown or (spoilt["kind"] == "Status" and spoilt["message"])
+    assert tail()["lines"] == ["the end"]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
