@@ -2,7 +2,7 @@
 
 import { isLoss, wordsOf } from "./main-metric";
 
-const LOWER = /^(errors?|perplexity|ppl|nll|r?mse|mae|wer|cer|fid)$/;
+const LOWER = /^(err|errors?|perplexity|ppl|nll|r?mse|mae|wer|cer|fid)$/;
 const HIGHER = /^(acc\d?|accuracy|precision|recall|f1|bleu\d?|rouge\w?|auc|auroc|map|miou|iou|rewards?|psnr|ssim)$/;
 
 export interface Best {

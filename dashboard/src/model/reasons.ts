@@ -10,6 +10,13 @@ export interface Help extends DocsLink {
 
 const HELP = reasons as unknown as Record<string, Help>;
 
+const SHOULD_STOP: Help = {
+  page: "troubleshooting",
+  at: "shouldstop-is-true",
+  meaning: ["the rules of the job's annotation should-stop hold"],
+  advice: ["delete or suspend the job, or let what made it do so: nothing is stopped here"],
+};
+
 /** What the documentation tells outside of its tables. */
 export const MORE: Record<string, Help> = {
   NoAdvance: {
@@ -68,6 +75,8 @@ export const MORE: Record<string, Help> = {
     meaning: ["less of the time makes progress than the job's annotation goodput-below asks for"],
     advice: ["look at where the time went, below: the largest kind beside Productive is where to begin"],
   },
+  MedianStop: SHOULD_STOP,
+  ThresholdReached: SHOULD_STOP,
 };
 
 export function helpFor(reason: string | undefined): Help | undefined {
