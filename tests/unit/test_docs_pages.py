@@ -59,6 +59,17 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
             assert anchor in anchors(target.read_text()), link
 
 
+@pytest.mark.parametrize(
+    "page", [each for each in PAGES if "docs" in each.parts and "decisions" not in each.parts], ids=name_of
+)
+def test_a_page_says_first_what_one_gets_and_shows_it_before_any_heading(page: Path) -> None:
+    opening = page.read_text().split("\n## ")[0]
+    first, _, rest = opening.partition("\n\n")[2].partition("\n")
+    assert re.match(r"[A-Za-z`*\[](?!``)", first), "a sentence comes first"
+    shown = r"(?m)^(```| {4}\S|\| |!\[|<picture>|- |\*\*.*\?\*\*)"
+    assert re.search(shown, rest), "then a command, an output, a table, a picture or an answer"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
     head = 0
