@@ -2,8 +2,8 @@
 
     python -m benchmarks.job_metrics [--jobs 10000]
 
-The rendering alone, in this process, after none, a quarter and all of the jobs have reported. Then the real
-server, through TLS, while nothing changes between two scrapes.
+The rendering alone, in this process, after none, a tenth, a quarter and all of the jobs have reported. Then
+the real server, through TLS, while nothing changes between two scrapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .processes import cpu_s
 from .scene import fetch, scene
 
 SCRAPES = 5
-SHARES = (0.0, 0.25, 1.0)  # of the jobs that report between two scrapes
+SHARES = (0.0, 0.1, 0.25, 1.0)  # of the jobs that report between two scrapes
 PATH = "/metrics/jobs"
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
@@ -23,13 +25,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AT_ONCE = 32  # jobs that are rendered, in a millisecond, before others have their turn
 PIECE_JOBS = 512  # of one metric, in one piece of the answer
 
-# By what they follow from. Those of one sample a job and report are `_ONE`.
-_CLUSTER, _ACCOUNT, _METRICS = (
-    tuple(each for each in FAMILIES if each.follows == source) for source in ("cluster", "account", "metrics")
+_encode = msgspec.json.Encoder().encode  # numbers, in a quarter of the time that str() takes
+
+# By what they follow from.
+_CLUSTER, _ACCOUNT, _METRICS, _REPORT = (
+    tuple(each for each in FAMILIES if each.follows == source)
+    for source in ("cluster", "account", "metrics", "report")
 )
-_ONE = tuple((each, each.value) for each in FAMILIES if each.follows == "report" and each.value is not None)
-_VALUES = tuple(value for _, value in _ONE)
-_ORDER = (*_CLUSTER, *_ACCOUNT, *_METRICS, *(family for family, _ in _ONE))
+_ORDER = (*_CLUSTER, *_ACCOUNT, *_METRICS, *_REPORT)
+_NAMES = tuple(each.name for each in _REPORT)
+_VALUES = tuple(each.value for each in _REPORT if each.value is not None)  # all have one sample a job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +53,8 @@ class JobMetricsSource:
 class _Kept:
     """Of one job, since it was rendered last."""
 
-    document: JobProgress
-    pods: Pods = ()
+    job: Shown
     labels: str
-    heads: Sequence[str]  # of the lines of _ONE
-    seconds: dict[int, float] = field(default_factory=dict)
     of_cluster: Sequence[str] = ()
     of_account: Sequence[str] = ()
     of_metrics: Sequence[str] = ()
@@ -94,38 +96,34 @@ class JobMetrics:
     def _render(self, ref: JobRef, document: JobProgress, kind: str) -> _Kept:
         kept, pods = self._kept.get(ref), self._source.pods(document.job)
         if kept is None:
-            kept = _begin(ref, document, kind)
-        elif kept.document is document and kept.pods == pods:
+            kept = _begin(Shown(document, pods, {}, self._source.metrics), kind)
+        elif kept.job.document is document and kept.job.pods == pods:
             return kept
-        before = kept.document if kept.lines else None
-        if before is None or before.goodput != document.goodput:
-            kept.seconds = grow(kept.seconds, document)
-            kept.of_account = ()
-        job = Shown(document, pods, kept.seconds, self._source.metrics)
-        if before is None or kept.pods != pods or not _is_same(before, document):
-            kept.of_cluster = [_lines(each, kept.labels, job) for each in _CLUSTER]
-        if not kept.of_account:
-            kept.of_account = [_lines(each, kept.labels, job) for each in _ACCOUNT]
-        if before is None or before.metrics != document.metrics:
-            kept.of_metrics = [_lines(each, kept.labels, job) for each in _METRICS]
-        one = []
-        for head, read in zip(kept.heads, _VALUES, strict=True):
-            value = read(document)
-            one.append("" if value is None else f"{head}{value}\n")
-        kept.document, kept.pods, kept.lines = (
-            document,
-            pods,
-            (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *one),
-        )
+        job, labels, is_new = kept.job, kept.labels, not kept.lines
+        before, had_pods, job.document, job.pods = job.document, job.pods, document, pods
+        if is_new or before.goodput != document.goodput:
+            job.seconds = grow(job.seconds, document)
+            kept.of_account = [_lines(each, labels, job) for each in _ACCOUNT]
+        if is_new or had_pods != pods or not _is_same(before, document):
+            kept.of_cluster = [_lines(each, labels, job) for each in _CLUSTER]
+        if is_new or before.metrics != document.metrics:
+            kept.of_metrics = [_lines(each, labels, job) for each in _METRICS]
+        values = _encode([read(document) for read in _VALUES])[1:-1].decode().split(",")
+        of_report = [
+            "" if value == "null" else f"{name}{labels}}} {value}\n"
+            for name, value in zip(_NAMES, values, strict=True)
+        ]
+        kept.lines = (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *of_report)
         return kept
 
 
-def _begin(ref: JobRef, document: JobProgress, kind: str) -> _Kept:
+def _begin(job: Shown, kind: str) -> _Kept:
+    ref = job.document.job.ref
     labels = f"{{namespace={quote(ref.namespace)},kind={quote(kind)},trainjob={quote(ref.name)}"
-    return _Kept(document=document, labels=labels, heads=[f"{each.name}{labels}}} " for each, _ in _ONE])
+    return _Kept(job=job, labels=labels)
 
 
-def grow(before: dict[int, float], document: JobProgress) -> dict[int, float]:
+def grow(before: Mapping[int, float], document: JobProgress) -> Mapping[int, float]:
     """What is not settled yet may count as another activity later, but a counter must not shrink."""
     try:
         sums = read_sums(document.goodput)
@@ -141,8 +139,8 @@ def _lines(family: Family, labels: str, job: Shown) -> str:
     if family.value is not None:
         value = family.value(job.document)
         return "" if value is None else f"{family.name}{labels}}} {value}\n"
-    name = family.name
-    return "".join([f"{name}{labels}{more}}} {value}\n" for more, value in family.samples(job)])
+    head = family.name + labels
+    return "".join([f"{head}{more}}} {value}\n" for more, value in family.samples(job)])
 
 
 def _describe(family: Family) -> bytes:

@@ -92,7 +92,7 @@ class OtlpPush:
         self._interval_s = interval_s
         self._now_ns = now_ns
         self._has_failed = False
-        self._seconds: dict[JobRef, dict[int, float]] = {}
+        self._seconds: dict[JobRef, Mapping[int, float]] = {}
 
     async def run(self) -> None:
         """Until it is cancelled. What cannot be sent is left out: the next values come soon."""

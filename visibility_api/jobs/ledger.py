@@ -92,6 +92,11 @@ def unpack_some(saved: bytes, at: int, form: str) -> tuple[tuple[int, ...], tupl
     return places, layout.unpack_from(saved, at), at + layout.size
 
 
+def skip(saved: bytes, at: int, form: str) -> int:
+    """Where the values that are packed there end."""
+    return at + _BITS.size + (saved[at] | saved[at + 1] << 8).bit_count() * struct.calcsize(form)
+
+
 @lru_cache(maxsize=1024)  # jobs spend their time on few sets of kinds
 def _layout(bits: int, form: str) -> tuple[struct.Struct, tuple[int, ...]]:
     """Of so many values, and their places."""
