@@ -1,7 +1,8 @@
 """`python -m benchmarks.terminal`: the first line of 5,000 jobs, beside kubectl's own list.
 
-Both are started by kubectl and asked through a real aggregator, in turns. `--beside DIR`: also with the
-packages of another checkout's reporter/. Needs $KUBEBUILDER_ASSETS.
+Both are started by kubectl and asked through a real aggregator, in turns: the plugin as this environment has
+it, and as krew installs it. `--beside DIR`: also with the packages of another checkout's reporter/. Needs
+$KUBEBUILDER_ASSETS.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
 
+from release.plugin import pack_plugin
 from tests.e2e.api import write_kubeconfig
 from tests.e2e.kube import find_binaries
 from tests.e2e.manifests import SERVICE_NAME
@@ -57,39 +60,45 @@ async def show(jobs: int, beside: str) -> None:
                     shutil.which("kubectl", path=f"{os.environ['KUBEBUILDER_ASSETS']}:{os.environ['PATH']}")
                     or "kubectl",
                     str(config),
+                    _install(directory),
                     beside,
                 )
 
 
-def _in_turns(kubectl: str, kubeconfig: str, beside: str) -> None:
+def _install(directory: Path) -> str:
+    """As krew does. Where the plugin is."""
+    archive, _ = pack_plugin(Path(__file__).parents[1], directory, "")
+    with tarfile.open(archive) as packed:
+        packed.extractall(directory / "krew", filter="data")
+    return str(directory / "krew")
+
+
+def _in_turns(kubectl: str, kubeconfig: str, krew: str, beside: str) -> None:
+    scripts = str(Path(sys.executable).parent)
     cases = {
-        "kubectl get tjp -A": ("", ["get", "tjp", "-A"]),
-        "kubectl trainjob-progress -A -k tjp": ("", ["trainjob-progress", "-A", "-k", "tjp"]),
-        "kubectl get tjs -A": ("", ["get", "tjs", "-A"]),
-        "kubectl trainjob-progress -A": ("", ["trainjob-progress", "-A"]),
+        "kubectl get tjp -A": ({}, ["get", "tjp", "-A"]),
+        "kubectl trainjob-progress -A -k tjp": ({}, ["trainjob-progress", "-A", "-k", "tjp"]),
+        "kubectl get tjs -A": ({}, ["get", "tjs", "-A"]),
+        "kubectl trainjob-progress -A": ({}, ["trainjob-progress", "-A"]),
+        "the same, by krew": ({"PATH": f"{krew}:{scripts}"}, ["trainjob-progress", "-A"]),
     }
     if beside:
-        cases["the other, -A"] = (beside, ["trainjob-progress", "-A"])
+        cases["the other, -A"] = ({"PYTHONPATH": beside}, ["trainjob-progress", "-A"])
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     for turn in range(ROUNDS + 1):
-        for name, (path, words) in cases.items():
-            taken = _time([kubectl, *words], kubeconfig, path)
+        for name, (variables, words) in cases.items():
+            env = {"KUBECONFIG": kubeconfig, "PATH": scripts, **variables}
+            taken = _time([kubectl, *words], env)
             if turn:  # the first is for caches
                 found[name].append(taken)
-    for name, taken in found.items():
-        first, all_ = (1000 * statistics.median(each) for each in zip(*taken, strict=True))
+    for name, all_taken in found.items():
+        first, all_ = (1000 * statistics.median(each) for each in zip(*all_taken, strict=True))
         print(f"{name:<40} first line {first:.0f} ms   all {all_:.0f} ms", flush=True)
 
 
-def _time(argv: list[str], kubeconfig: str, path: str) -> tuple[float, float]:
+def _time(argv: list[str], variables: dict[str, str]) -> tuple[float, float]:
     """Seconds to the first byte, and to the end."""
-    scripts = str(Path(sys.executable).parent)
-    env = {
-        **os.environ,
-        "KUBECONFIG": kubeconfig,
-        "PATH": f"{scripts}:{os.environ['PATH']}",
-        "PYTHONPATH": path,
-    }
+    env = {**os.environ, **variables, "PATH": f"{variables['PATH']}:{os.environ['PATH']}"}
     began = time.monotonic()
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -20,8 +21,10 @@ from trainjob_client.requests import (
     selection,
     send,
 )
-from trainjob_client.session import Session
+from trainjob_client.sending import Sender
 from trainjob_client.words import FAULTS
+
+from .direct import Direct
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _USER_KEYS = {
@@ -61,11 +64,11 @@ class Api:
 
     flags: Dict[str, Any]
     end: Optional[float] = None  # of time.monotonic: what is asked then raises TimeoutError
-    _session: Optional[Session] = None
+    _session: Optional[Sender] = None
     _discovered: List[Dict[str, Any]] = field(default_factory=list)
 
     @property
-    def session(self) -> Session:
+    def session(self) -> Sender:
         if self._session is None:
             flags = self.flags
             named: Dict[str, Any] = {name: flags.get(name) for name in ("context", "cluster", "user")}
@@ -86,7 +89,15 @@ class Api:
             if flags.get("certificate_authority"):
                 cluster.pop("certificate-authority-data", None)
             found = replace(found, cluster=cluster, user=user)
-            self._session = Session(Connection(found, timeout_s=flags.get("request_timeout") or None))
+            connection = Connection(found, timeout_s=flags.get("request_timeout") or None)
+            if connection.proxy is None:
+                self._session = Direct(connection)
+            else:
+                # httpx loads click, rich and Pygments for a command of its own, where they are.
+                sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+                from trainjob_client.session import Session
+
+                self._session = Session(connection)
         return self._session
 
     @property

@@ -11,7 +11,7 @@ from trainjob_client.requests import ALL_KINDS, GROUP, RECORDS
 from .api import TABLE, Api
 from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, columns, cut, harmless, terminal
 
-FIRST = 500  # jobs of the first page
+FIRST = 100  # jobs of the first page, more than a terminal shows at once
 _BAR = 12
 # What goes first where a terminal is too narrow.
 _EXPENDABLE = ("REASON", "AGE", "SEEN", "bar", "KIND", "STEP", "LOSS", "ETA")

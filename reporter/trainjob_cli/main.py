@@ -9,8 +9,13 @@ import signal
 import sys
 from typing import List, Optional, Sequence, Tuple
 
-# httpx loads click, rich and Pygments for a command of its own, where they are: 40 ms that nothing here uses.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """Raises it again when it is none of ours."""
+    if error.name not in ("click", "httpx", "yaml"):
+        raise error
+    return f"error: {error.name} is missing: pip install './reporter[cli]' in a checkout (docs/terminal.md)"
+
 
 try:
     import click
@@ -20,10 +25,7 @@ try:
     from .api import Api
     from .flags import ReaderGone, kubectl_flags
 except ModuleNotFoundError as error:
-    if error.name not in ("click", "httpx", "yaml"):
-        raise
-    hint = "pip install './reporter[cli]' in a checkout (docs/terminal.md)"
-    sys.exit(f"error: {error.name} is missing: {hint}")
+    sys.exit(_missing(error))
 
 OUTPUTS = ("json", "yaml", "wide", "name")
 
@@ -277,6 +279,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except (ClientError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         _tell(f"error: {text}")
+    except ModuleNotFoundError as error:  # yaml is loaded for a kubeconfig, httpx for a proxy
+        _tell(_missing(error))
     except click.Abort:
         return 130
     except KeyboardInterrupt:

@@ -10,7 +10,8 @@ import httpx
 
 from .connection import Connection
 from .requests import Answer, Call, Flow, Pause, Received
-from .session import answer_of, build_request, proxy_errors, unreachable
+from .sending import unreachable
+from .session import answer_of, build_request, proxy_errors
 
 T = TypeVar("T")
 

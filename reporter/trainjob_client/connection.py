@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from typing import Any, Dict, Mapping, Optional, Tuple
-
-import httpx
+from urllib.parse import SplitResult, urlsplit
 
 from .credentials import CredentialSource, authority
 from .errors import ConfigError
 from .kubeconfig import Context
 from .proxies import proxy_of_environment
 
-TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+TIMEOUT_S, CONNECT_S = 30.0, 10.0
 USER_AGENT = "trainjob-progress"
 
 
@@ -32,34 +30,52 @@ class Connection:
         self.context = context
         self.credentials = CredentialSource(context)
         self._headers = [*_impersonation(context.user), *(headers or {}).items()]
-        self._tls: Optional[ssl.SSLContext] = None
+        self.tls: Optional[ssl.SSLContext] = None  # after `prepare`
         self._certificate: Optional[Tuple[bytes, bytes]] = None
-        self._timeout = TIMEOUT if timeout_s is None else httpx.Timeout(timeout_s)
+        self.timeout_s, self.connect_s = (
+            (TIMEOUT_S, CONNECT_S) if timeout_s is None else (timeout_s, timeout_s)
+        )
 
     def prepare(self) -> bool:
         """Make credentials and TLS ready; may block. True when connections have to be made anew."""
         certificate = self.credentials.current().certificate
-        is_new = self._tls is None or certificate != self._certificate
+        is_new = self.tls is None or certificate != self._certificate
         if is_new:
-            self._tls, self._certificate = _tls_of(self.context.cluster, certificate), certificate
+            self.tls, self._certificate = _tls_of(self.context.cluster, certificate), certificate
         return is_new
 
     @property
     def is_due(self) -> bool:
         """Whether `prepare` has anything to do."""
-        return self._tls is None or self.credentials.is_due
+        return self.tls is None or self.credentials.is_due
 
     def arguments(self) -> Dict[str, Any]:
         """For `httpx.Client` or `httpx.AsyncClient`, after `prepare`. Raises ConfigError."""
-        server = _address_of(self.context.cluster["server"])
+        import httpx  # 40 ms, which a command in a terminal may not need
+
+        try:
+            server = httpx.URL(self.server.geturl())
+        except httpx.InvalidURL as error:
+            raise _no_address(self.context.cluster["server"]) from error
         return {
             "base_url": server,
-            "verify": self._tls,
-            "proxy": self.context.cluster.get("proxy-url") or proxy_of_environment(server),
+            "verify": self.tls,
+            "proxy": self.proxy,
             "trust_env": False,
-            "timeout": self._timeout,
+            "timeout": httpx.Timeout(self.timeout_s, connect=self.connect_s),
             "headers": {"User-Agent": USER_AGENT},
         }
+
+    @property
+    def server(self) -> SplitResult:
+        """Raises ConfigError."""
+        return _address_of(self.context.cluster["server"])
+
+    @property
+    def proxy(self) -> Optional[str]:
+        """Its URL. Raises ConfigError."""
+        named: Optional[str] = self.context.cluster.get("proxy-url")
+        return named or proxy_of_environment(self.server)
 
     def headers(self, accept: str) -> "list[Tuple[str, str]]":
         """Of one request."""
@@ -76,14 +92,19 @@ class Connection:
         return {"sni_hostname": name} if name else {}
 
 
-def _address_of(server: Any) -> httpx.URL:
+def _address_of(server: Any) -> SplitResult:
     try:
-        found = httpx.URL(server)
-        if found.scheme in ("http", "https") and found.host:
+        found: SplitResult = urlsplit(server)
+        is_port = found.port != 0  # of what is no port it raises
+        if is_port and found.scheme in ("http", "https") and found.hostname:
             return found
-    except (httpx.InvalidURL, TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError):
         pass
-    raise ConfigError(f"The server {server} of the kubeconfig is no address such as https://example:6443.")
+    raise _no_address(server)
+
+
+def _no_address(server: Any) -> ConfigError:
+    return ConfigError(f"The server {server} of the kubeconfig is no address such as https://example:6443.")
 
 
 def _impersonation(user: Mapping[str, Any]) -> "list[Tuple[str, str]]":
@@ -117,6 +138,8 @@ def _tls_of(cluster: Mapping[str, Any], certificate: Optional[Tuple[bytes, bytes
 
 def _load_pair(context: ssl.SSLContext, pair: Tuple[bytes, bytes]) -> None:
     """Python reads it from a file only: one that its owner alone may read, for as long as that takes."""
+    import tempfile
+
     descriptor, name = tempfile.mkstemp(prefix="trainjob-client-")
     try:
         with os.fdopen(descriptor, "wb") as file:

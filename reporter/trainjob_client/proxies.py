@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Optional, Union
+from urllib.parse import SplitResult
 
-import httpx
 
-
-def proxy_of_environment(server: httpx.URL) -> Optional[str]:
+def proxy_of_environment(server: SplitResult) -> Optional[str]:
     """Its URL; None: the server is reached without one."""
     proxy = _variable(f"{server.scheme}_proxy")
     if not proxy or _is_excepted(server):
@@ -24,8 +23,8 @@ def _variable(name: str) -> str:
     return os.environ.get(name.upper()) or os.environ.get(name) or ""
 
 
-def _is_excepted(server: httpx.URL) -> bool:
-    host, port = server.host.lower(), str(server.port or {"https": 443, "http": 80}.get(server.scheme))
+def _is_excepted(server: SplitResult) -> bool:
+    host, port = server.hostname or "", str(server.port or {"https": 443, "http": 80}.get(server.scheme))
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True

@@ -10,7 +10,7 @@ import pytest
 
 from trainjob_client import ApiError, UnreachableError
 from trainjob_client.requests import Answer
-from trainjob_client.session import _lines
+from trainjob_client.sending import lines_of
 from trainjob_client.watching import Event, Watching, metadata_of
 
 
@@ -154,7 +154,7 @@ def test_a_stream_that_is_cut_at_any_byte_tells_each_change_once(seed: int) -> N
         texts = [json.dumps({"type": type_, "object": found}, ensure_ascii=False) for type_, found in rest]
         stream = "".join(f"{text}\n" for text in texts).encode()
         cut, size = chance.randrange(len(stream) + 1), chance.randrange(1, 300)
-        for each in _lines(iter([stream[at : min(at + size, cut)] for at in range(0, cut, size)])):
+        for each in lines_of(iter([stream[at : min(at + size, cut)] for at in range(0, cut, size)])):
             seen += watching.take_line(each)
         version = int(parameters(watching)["resourceVersion"])
     assert [each.resource_version for each in seen] == [str(11 + number) for number in range(6)]

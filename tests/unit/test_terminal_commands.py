@@ -21,7 +21,7 @@ from trainjob_cli.reading import readable
 from trainjob_cli.terminal import Terminal
 from trainjob_client.ages import later
 from trainjob_client.requests import PREFIX, Answer, Call
-from trainjob_client.session import Session
+from trainjob_client.sending import Sender
 from trainjob_client.words import CONDITION_TYPES, PHASES
 
 HEADS = ("Name", "Kind", "Phase", "Progress", "Step", "Loss", "ETA", "Seen", "Age", "Reason", "Message")
@@ -76,8 +76,8 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     found = Cluster()
-    monkeypatch.setattr(Session, "send", lambda _, call: found.send(call))
-    monkeypatch.setattr(Session, "stream", lambda _, call: found.stream(call))
+    monkeypatch.setattr(Sender, "send", lambda _, call: found.send(call))
+    monkeypatch.setattr(Sender, "stream", lambda _, call: found.stream(call))
     monkeypatch.setattr("time.sleep", lambda _: None)
     config = {
         "current-context": "one",
@@ -252,7 +252,7 @@ def test_the_list_is_the_servers_table_with_what_may_be_typed_again(cluster: Clu
         ["bert", "TrainJob", "Running", "45%"],
         ["pytorchjobs.mlp", "PyTorchJob", "Failed"],
     ]
-    assert cluster.asked[-1].parameters == [("labelSelector", "team=a"), ("limit", "500")]
+    assert cluster.asked[-1].parameters == [("labelSelector", "team=a"), ("limit", "100")]
     assert (
         run("-o", "name")[1].splitlines()[0] == "trainingjob.visibility.trainer.kubeflow.org/trainjobs.bert"
     )
@@ -266,7 +266,7 @@ def test_a_long_list_begins_with_a_small_page_and_its_columns_only_grow(cluster:
     cluster.answers[f"{TEAM}/trainingjobs"] = [first, second, third]
     out = run()[1].splitlines()
     assert [line.index("TrainJob") for line in out[1:]] == [9, 9, 12]
-    assert [call.parameters for call in cluster.asked] == [[("limit", "500")], *[[("continue", "there")]] * 2]
+    assert [call.parameters for call in cluster.asked] == [[("limit", "100")], *[[("continue", "there")]] * 2]
     assert [line.split()[0] for line in out] == ["NAME", "aaaaaa", "aaa", "aaaaaaaaa"]
 
 
@@ -583,7 +583,7 @@ def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_o
     cluster.answers[f"{TEAM}/jobrecords"] = table(("bert-1", "TrainJob", "Failed", "45%"))
     name = "jobrecord.visibility.trainer.kubeflow.org/bert-1\n"
     assert run("records", "-o", "name", "--until", "1h")[1] == name
-    assert cluster.asked[-1].parameters == [("until", "1h"), ("limit", "500")]
+    assert cluster.asked[-1].parameters == [("until", "1h"), ("limit", "100")]
     whole = {**failed, "progress": {"phase": "Failed", "failure": {"class": "AcceleratorOutOfMemory"}}}
     cluster.answers[f"{TEAM}/jobrecords/bert-1"] = whole
     cluster.answers[f"{TEAM}/jobrecords/bert-2"] = {**done, "progress": {"phase": "Succeeded"}}
