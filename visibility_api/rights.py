@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from visibility_api.auth.access_review import ReviewedAccess
 from visibility_api.errors.text import describe_fault
 from visibility_api.kinds import BUILT_IN, USERS
 from visibility_api.kube.client import KubeClient
@@ -129,14 +130,6 @@ def needed_by(settings: Settings) -> list[Right]:
     return [right for right in found if not right.is_optional]
 
 
-class _Status(msgspec.Struct):
-    allowed: bool = False
-
-
-class _Review(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 class Rights:
     """Those that this process has. `namespaces`: that are served; none: all of them."""
 
@@ -181,6 +174,6 @@ class Rights:
                 "spec": {"resourceAttributes": right.attributes(namespace)},
             }
             answer = await self._client.post(SELF_REVIEWS, msgspec.json.encode(review))
-            if msgspec.json.decode(answer, type=_Review).status.allowed:
+            if msgspec.json.decode(answer, type=ReviewedAccess).status.is_allowed:
                 return True
         return False

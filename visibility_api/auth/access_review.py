@@ -56,7 +56,9 @@ class _Decision(msgspec.Struct):
         return self.allowed and not self.denied
 
 
-class _ReviewedAccess(msgspec.Struct):
+class ReviewedAccess(msgspec.Struct):
+    """A review, as kube-apiserver answers it."""
+
     status: _Decision = msgspec.field(default_factory=_Decision)
 
 
@@ -110,7 +112,7 @@ class AccessReviewer:
 
     async def _review(self, review: bytes) -> _Decision:
         try:
-            return msgspec.json.decode(await self._reviews.post(review), type=_ReviewedAccess).status
+            return msgspec.json.decode(await self._reviews.post(review), type=ReviewedAccess).status
         except ClusterError as error:
             raise ReviewFailed("the access review could not be made") from error
         except (msgspec.MsgspecError, UnicodeError) as error:

@@ -14,6 +14,7 @@ import msgspec
 
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError, Unreachable
+from visibility_api.kube.responses import Status
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3
@@ -38,22 +39,6 @@ class CommandFailed(ClusterError):
 
 class OutputTooLarge(ClusterError):
     """The command wrote more than the limit allows, and was cut off."""
-
-
-class _Cause(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-
-
-class _Details(msgspec.Struct):
-    causes: list[_Cause] | None = None
-
-
-class _Status(msgspec.Struct):
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
 
 
 async def execute(
@@ -123,7 +108,7 @@ def _exit_code(body: bytes) -> int:
     if not body:
         raise Unreachable("exec: the connection closed before the command's status arrived")
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unreachable("exec: the status of the command is not a Status object") from error
     if status.status == "Success":

@@ -21,14 +21,23 @@ ENDLESS_LINES = 10  # times the limit; a longer line counts as endless
 LARGE_LINE_S = 30.0  # for such a line to arrive, while other streams may wait to read theirs
 
 
-class _StatusDetails(msgspec.Struct):
-    retryAfterSeconds: float = 0
-
-
-class _Status(msgspec.Struct):
+class Cause(msgspec.Struct):
     reason: str = ""
     message: str = ""
-    details: _StatusDetails | None = None
+
+
+class StatusDetails(msgspec.Struct):
+    retryAfterSeconds: float = 0
+    causes: list[Cause] | None = None
+
+
+class Status(msgspec.Struct):
+    """What is used of a metav1.Status."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    details: StatusDetails | None = None
 
 
 async def raise_for_status(response: aiohttp.ClientResponse) -> None:
@@ -36,9 +45,9 @@ async def raise_for_status(response: aiohttp.ClientResponse) -> None:
     if response.status < 300:
         return
     body = await read_start(response, MAX_ERROR_BYTES)
-    status = _Status()
+    status = Status()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):  # a proxy's HTML or plain text has only the code
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=Status)
     retry_after_s = status.details.retryAfterSeconds if status.details else 0.0
     with suppress(ValueError):  # an HTTP date: rare, and the caller backs off anyway
         retry_after_s = max(retry_after_s, float(response.headers.get("Retry-After", 0)))
