@@ -9,12 +9,11 @@ import asyncio
 import gc
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
@@ -57,7 +56,7 @@ from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.questions import Questions
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.requests import LogRequests
-from visibility_api.replication.role import Others, Role
+from visibility_api.replication.role import Loop, Others, Role
 from visibility_api.replication.streams import LogStreams
 from visibility_api.rights import Rights, needed_by
 from visibility_api.serving.tls import Pair
@@ -76,8 +75,6 @@ CLOCK_S = 60.0  # an answer may have been on its way for long
 MAX_FAULTS = 4  # of described kinds, and of lists, that /readyz?verbose names
 OUT_OF_SYNC_S = 60.0  # a replica that could not follow the owner for so long is not ready
 STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
-
-Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -43,6 +43,7 @@ from visibility_api.probing.prober import Prober
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
+from visibility_api.replication.role import Loop
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
@@ -73,8 +74,6 @@ SYNC_CHECK_S, SYNCED_CHECK_S = 0.1, 1.0  # until every job is known; while some 
 # kube-apiserver that has just started may answer for a while as if there were no TrainJobs at all.
 SETTLED_S = 600.0
 ARCHIVED_LOG_BYTES = 16 * 1024 * 1024  # of failed jobs that wait for the archive
-
-Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

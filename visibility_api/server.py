@@ -25,7 +25,7 @@ import uvloop
 
 from visibility_api import __version__
 from visibility_api.archive.bucket import Unusable
-from visibility_api.assembly import Assembly, Clients, Loop, assemble
+from visibility_api.assembly import Assembly, Clients, assemble
 from visibility_api.auth.errors import AuthError
 from visibility_api.auth.request_header_config import RequestHeaderConfig
 from visibility_api.auth.trusted_proxy import ProxyRules, TrustedProxyFile
@@ -36,6 +36,7 @@ from visibility_api.certificates.secret import CertificateSecret
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
 from visibility_api.replication.nats_client import Unusable as StoreUnusable
+from visibility_api.replication.role import Loop
 from visibility_api.serving.http_server import HttpServer
 from visibility_api.serving.tls import ServingTls
 from visibility_api.settings import Settings, shown

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp
 
-from visibility_api.auth.access_review import AccessReviewer
+from visibility_api.auth.access_review import OPEN_PATHS, AccessReviewer
 from visibility_api.auth.authenticator import FORWARDED, WARNING, RequestAuthenticator
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_in, client_of
@@ -48,8 +48,6 @@ from .resource_routes import ResourceRoutes, Route, method_labels
 
 # Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
 MAX_ANONYMOUS_TARGET_BYTES = 2048
-# Public, so no credentials are read: a kubelet's probe must not depend on a review or on overload.
-_HEALTH_PATHS = frozenset(("/healthz", "/livez", "/readyz"))
 _ROOT = read_request("GET", "/", b"")
 
 
@@ -173,7 +171,7 @@ class RequestChain:
         """The response of the resource handler; None when FastAPI responds. Raises what refuses the
         request."""
         scope, info = exchange.scope, exchange.info
-        if scope["path"] in _HEALTH_PATHS:
+        if scope["path"] in OPEN_PATHS:  # a kubelet's probe must not depend on a review or on overload
             info.check_timeout()
             return None
         identity = scope["identity"] = await self._authenticator.authenticate(scope)

@@ -16,7 +16,7 @@ from cachetools import TTLCache
 
 from .certificates import PEER, Peer
 from .errors import AccessDenied, CredentialRejected, Unauthenticated
-from .identity import ANONYMOUS, Attributes, Identity
+from .identity import ANONYMOUS, Attributes, Headers, Identity
 from .request_header_config import Trust
 from .token_review import TokenReviewer, header_token
 
@@ -31,8 +31,6 @@ _EXTRA_SPACE = (
     b'299 - "the provided Authorization header contains extra space before the bearer token, and is ignored"'
 )
 _IMPERSONATION_REFUSED = "Impersonate-* headers are not accepted here: send the request to kube-apiserver"
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 class RequestAuthenticator:

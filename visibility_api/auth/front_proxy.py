@@ -16,13 +16,11 @@ from urllib.parse import unquote_to_bytes
 
 from .certificates import CaPool, Peer
 from .errors import CredentialRejected
-from .identity import Identity, authenticated
+from .identity import Headers, Identity, authenticated
 
 MAX_CACHED = 1024  # identities; many requests come from few users
 MAX_CACHED_BYTES = 16 * 1024  # of the headers of one identity
 _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

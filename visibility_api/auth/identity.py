@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec.structs import replace
 
@@ -9,6 +11,8 @@ ANONYMOUS_USER = "system:anonymous"
 UNAUTHENTICATED_GROUP = "system:unauthenticated"
 AUTHENTICATED_GROUP = "system:authenticated"
 MASTERS_GROUP = "system:masters"
+
+Headers = Sequence[tuple[bytes, bytes]]  # names in lower case, as ASGI gives them; repeated names stay
 
 
 # Hashes are cached: these values are looked up far more often than made. Every field is part of the hash:

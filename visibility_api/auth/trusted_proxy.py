@@ -8,7 +8,7 @@ name users and groups of the cluster itself: names that begin with `system:` are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,14 +18,12 @@ import structlog
 from .certificates import CaPool, Peer
 from .errors import TrustUnusable, Unauthenticated
 from .front_proxy import MAX_CACHED, MAX_CACHED_BYTES, VerifiedProxy
-from .identity import Identity, authenticated
+from .identity import Headers, Identity, authenticated
 
 log = structlog.get_logger("visibility.auth")
 
 RESERVED_PREFIX = "system:"  # of Kubernetes' own users and groups
 FILE_INTERVAL_S = 30.0  # between two checks of the CA's file, as of the serving certificate's
-
-Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from visibility_api.reports.fields import MAX_INTEGER, MAX_TIME_CHARACTERS, amount, count, parse_time
+from visibility_api.reports.fields import MAX_INTEGER, amount, count, time_of
 from visibility_api.reports.marks import SECTIONS
 from visibility_api.reports.ranks import SLOWEST
 
@@ -183,26 +183,26 @@ def _read_rank(printed: _Printed, rank: int) -> RankState | None:
     if printed.host and file.get("host", printed.host) != printed.host:
         return None  # of another pod, on a volume that both have
     stack = file.get("stack") if isinstance(file.get("stack"), dict) else {}
-    frames, since = _frames(stack.get("frames")), _time(stack.get("since"))
-    began, written = _time(file.get("began")), _time(file.get("time"))
+    frames, since = _frames(stack.get("frames")), time_of(stack.get("since"))
+    began, written = time_of(file.get("began")), time_of(file.get("time"))
     process = printed.processes.get(pid)
     state, is_busy = _state(printed, pid)
     is_busy = is_busy or (True if _uses_accelerator(file.get("accelerators")) else is_busy)
     trace = _read_trace(printed.traces.get(rank, b""))
-    if _time(file.get("ended")) is not None:
+    if time_of(file.get("ended")) is not None:
         state = "over"
     elif state == "" and trace:
         state, frames, since = "held", trace, None
     if state in ("ended", "over"):
         frames, since = (), None
-    step_at = _age_s(printed.now, _time(file.get("stepTime")))
+    step_at = _age_s(printed.now, time_of(file.get("stepTime")))
     is_sampled = frames and since is not None
     call = process.call if process is not None else ""
     idle_since = None
     if state == "held" and call in _STUCK:
         idle_since = written
     elif state in ("", "storage"):
-        idle_since = _time(stack.get("idleSince"))
+        idle_since = time_of(stack.get("idleSince"))
     marked = file.get("section")
     section = marked if isinstance(marked, str) and marked in SECTIONS else ""
     return RankState(
@@ -331,10 +331,6 @@ def _parts(output: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit() and len(word) <= len(str(MAX_INTEGER))
-
-
-def _time(text: Any) -> datetime | None:  # noqa: ANN401 - of a hostile file
-    return parse_time(text[:MAX_TIME_CHARACTERS]) if isinstance(text, str) else None
 
 
 def _age_s(now: float | None, moment: datetime | None) -> float | None:

@@ -16,11 +16,11 @@ import msgspec
 from visibility_api.auth.token_review import MAX_TOKEN_BYTES
 from visibility_api.errors.status import Forbidden, NotFound
 from visibility_api.kinds import BUILT_IN, Kinds
+from visibility_api.models.served import GROUP
 from visibility_api.workloads.kind import JobKind
 
 from .body import Headers
 
-GROUP = "visibility.trainer.kubeflow.org"
 UPSTREAM_PREFIX = "/apis/trainer.kubeflow.org/"
 OWN_JOB = f"/apis/{GROUP}/v1alpha1/push"  # for the job of the pod that pushes, of whichever kind
 AUDIENCE = GROUP  # our own: one for all jobs, so that a runtime can name it once

@@ -91,6 +91,11 @@ def parse_time(text: str) -> datetime | None:
         return None
 
 
+def time_of(value: object) -> datetime | None:
+    """The same of any value: None for what is no text."""
+    return parse_time(value[:MAX_TIME_CHARACTERS]) if isinstance(value, str) else None
+
+
 def within_times(instant: datetime) -> datetime | None:
     """The same in UTC; None where it could not be encoded again, or be added to."""
     try:

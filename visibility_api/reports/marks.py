@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .fields import MAX_INTEGER, MAX_TIME_CHARACTERS, TIME_SCHEMA, amount, count, parse_time
+from .fields import MAX_INTEGER, TIME_SCHEMA, amount, count, time_of
 
 SECTIONS = ("dataLoading", "checkpointSave", "checkpointRestore", "evaluation")
 EVALUATION = SECTIONS.index("evaluation")
@@ -50,9 +50,9 @@ NO_MARKS = Marks()
 def read_marks(spent: object, section: object, checkpoint: object) -> Marks:
     """Of the fields timeSpent, section and checkpoint of a document; anything may be in them."""
     totals = _of(spent)
-    kind, opened_at = _of(section).get("kind"), _time(_of(section).get("startTime"))
+    kind, opened_at = _of(section).get("kind"), time_of(_of(section).get("startTime"))
     is_open = isinstance(kind, str) and kind in SECTIONS and opened_at is not None
-    step, saved_at = count(_of(checkpoint).get("step")), _time(_of(checkpoint).get("timestamp"))
+    step, saved_at = count(_of(checkpoint).get("step")), time_of(_of(checkpoint).get("timestamp"))
     is_saved = step is not None and saved_at is not None
     loading, save, restore, evaluation = (amount(totals.get(name)) or 0.0 for name in SECTIONS)
     return Marks(
@@ -66,7 +66,3 @@ def read_marks(spent: object, section: object, checkpoint: object) -> Marks:
 
 def _of(parsed: object) -> dict[Any, Any]:
     return parsed if isinstance(parsed, dict) else {}
-
-
-def _time(text: object) -> datetime | None:
-    return parse_time(text[:MAX_TIME_CHARACTERS]) if isinstance(text, str) else None

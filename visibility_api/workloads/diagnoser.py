@@ -20,7 +20,7 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .pod_lists import PodLists
-from .rank_states import RankStates
+from .rank_states import NO_RIGHT, RankStates
 from .training_pods import Refusals, find_pods, may_read, progress_path
 
 log = structlog.get_logger("visibility.diagnosis")
@@ -30,7 +30,6 @@ APART_S = 60.0  # of one job
 JOBS_AT_A_TIME = 4
 MAX_WAITING = 10_000  # jobs; others are asked when their documents change next
 NO_PODS = "No rank could be read: the job has no pod that trains."
-NO_RIGHT = "this server has no right to exec into it"
 
 
 class Diagnoser:

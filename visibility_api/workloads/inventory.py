@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Callable, Container, Iterable, Iterat
 from datetime import UTC, datetime
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -21,6 +21,7 @@ from visibility_api.jobs.observation import Observation
 from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.trainer_status import TrainerStatus, fit
+from visibility_api.store import ChangeType
 
 from .description import describe_job
 from .elsewhere import Elsewhere
@@ -36,7 +37,6 @@ STATUS = "status"  # the source of what a job's own status reports
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
-ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 Scope = str | None
 But = Container[str]
 Job = tuple[JobKind, Key]

@@ -22,13 +22,13 @@ from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .pod_lists import TIMEOUT_S, PodLists
+from .replicas import ENDED
 
 log = structlog.get_logger("visibility.server")
 
 BETWEEN_S, IDLE_S = 0.2, 1.0
 AGAIN_S, AGAIN_AFTER_FAILURE_S = 600.0, 60.0
 MAX_OF_JOB, MAX_KEPT = 1024, 131_072  # pods
-ENDED = ("Succeeded", "Failed")
 
 Pods = Sequence[tuple[str, str]]  # names, and their nodes
 

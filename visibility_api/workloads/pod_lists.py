@@ -14,7 +14,7 @@ from visibility_api.kube.decoding import ListPage, decode, in_slices
 
 from .failures import Replica
 from .kind import AllPods
-from .objects import Meta, Pod
+from .objects import AnyObject, Pod
 
 MAX_PAGES = 16  # of a server that answers in pages
 MAX_PAGE_BYTES = 32 * 1024 * 1024  # some 4,000 pods
@@ -36,10 +36,6 @@ class _Labelled(msgspec.Struct, gc=False):
     metadata: _Labels
 
 
-class _Made(msgspec.Struct, gc=False):
-    metadata: Meta
-
-
 class PodLists:
     """`all_pods` says which pods are a job's."""
 
@@ -55,7 +51,7 @@ class PodLists:
         )
         self._page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._pod = msgspec.json.Decoder(Pod)
-        self._made = msgspec.json.Decoder(_Made)
+        self._made = msgspec.json.Decoder(AnyObject)
         self._labelled = msgspec.json.Decoder(_Labelled)
         self._labels = msgspec.json.Decoder(dict[str, str] | None)
 

@@ -79,7 +79,7 @@ class RankStates:
                 return pod
             async with slots:
                 if refused and not granted:
-                    return _silent(pod, _FORBIDDEN)
+                    return _silent(pod, NO_RIGHT)
                 left_s = min(POD_TIMEOUT_S, until - asyncio.get_running_loop().time())
                 try:
                     said = _cut(await self._ask(namespace, pod, arguments, left_s), most)
@@ -87,7 +87,7 @@ class RankStates:
                         granted.append(pod)
                 except ApiError as error:
                     refused.append(error)
-                    return _silent(pod, _FORBIDDEN)
+                    return _silent(pod, NO_RIGHT)
                 except Exception as error:  # of one pod: docs/decisions/0005
                     log.error("pod not read", namespace=namespace, pod=pod.name, **describe_fault(error))
                     return _silent(pod, "this server failed to read it")
@@ -152,7 +152,7 @@ class RankStates:
 
 
 _NO_PROGRAM = "its image has neither sh nor python3"
-_FORBIDDEN = "this server has no right to exec into it"
+NO_RIGHT = "this server has no right to exec into it"
 
 
 def _silent(pod: PodState, why: str) -> PodState:
