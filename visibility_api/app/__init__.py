@@ -4,7 +4,8 @@
 inside the chain, before FastAPI's own layers; everything else is an operation in `routers/`.
 """
 
-from .application import Application, Parts, create_app
+from .application import Application, create_app
+from .dependencies import Parts
 from .limits import Limits
 
 __all__ = ["Application", "Limits", "Parts", "create_app"]

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from visibility_api import __version__
-from visibility_api.auth.access_review import AccessReviewer
-from visibility_api.auth.authenticator import RequestAuthenticator
-from visibility_api.flowcontrol.time_shares import TimeShares
-from visibility_api.job_metrics.exposition import JobMetrics
-from visibility_api.kinds import ALL_RESOURCES
 from visibility_api.kubeapi.message import Handler
 from visibility_api.models.served import Resource
 from visibility_api.pushing.body import MAX_BODY_BYTES
-from visibility_api.replication.forwarding import Pushes
-from visibility_api.replication.requests import LogRequests
 
 from .chain import RequestChain
-from .dependencies import Diagnoses, HistorySource, LogTails
+from .dependencies import Parts
 from .discovery import Discovery
 from .exception_handlers import add_exception_handlers
-from .health import Check, Health
-from .limits import Limits, new_shares
+from .health import Health
 from .openapi import OpenApi
-from .page import Page
-from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, RouteKey
 from .routers import (
     dashboard,
@@ -40,36 +28,6 @@ from .routers import (
     log_tail,
     metrics,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The application's collaborators, built by `assembly.py` or by a test."""
-
-    authenticator: RequestAuthenticator
-    authorizer: AccessReviewer
-    handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
-    resources: Sequence[Resource] = ALL_RESOURCES
-    # Those that discovery shows now: a kind's CRD may come and go. None: all of them.
-    served: Callable[[], tuple[Resource, ...]] | None = None
-    registry: CollectorRegistry
-    metrics: RequestMetrics
-    checks: Sequence[Check] = ()
-    pushes: Pushes | None = None  # None: pushing is switched off, its paths are not served
-    log_streams: LogRequests | None = (
-        None  # None: there are no other replicas, the path for them is not served
-    )
-    page: Page | None = None  # None: no dashboard was built into this package
-    histories: HistorySource = field(default_factory=HistorySource)
-    log_tails: LogTails | None = None  # None: not served
-    diagnoses: Diagnoses | None = None  # None: not served
-    job_metrics: JobMetrics | None = None  # None: not served
-    is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
-    is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
-    why_empty: Callable[[str], str | None] = lambda _resource: None  # of one that is served all the same
-    is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
-    limits: Limits = field(default_factory=Limits)
-    shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
 
 
 class Application(FastAPI):
@@ -125,21 +83,7 @@ class Application(FastAPI):
         await self._chain(scope, receive, send)
 
     def build_middleware_stack(self) -> RequestChain:
-        parts = self._parts
-        return RequestChain(
-            super().build_middleware_stack(),
-            authenticator=parts.authenticator,
-            authorizer=parts.authorizer,
-            pushes=parts.pushes,
-            log_streams=parts.log_streams,
-            metrics=parts.metrics,
-            is_synced=parts.is_synced,
-            is_absent=parts.is_absent,
-            why_empty=parts.why_empty,
-            is_draining=parts.is_draining,
-            limits=parts.limits,
-            shares=parts.shares,
-        )
+        return RequestChain(super().build_middleware_stack(), self._parts)
 
 
 def create_app(parts: Parts) -> Application:

@@ -7,12 +7,10 @@ authentications of their own. All others go on to FastAPI's router.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.types import ASGIApp
 
-from visibility_api.auth.access_review import OPEN_PATHS, AccessReviewer
-from visibility_api.auth.authenticator import FORWARDED, WARNING, RequestAuthenticator
+from visibility_api.auth.access_review import OPEN_PATHS
+from visibility_api.auth.authenticator import FORWARDED, WARNING
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.identity import ANONYMOUS, MASTERS_GROUP, client_in, client_of
 from visibility_api.errors.status import (
@@ -25,7 +23,6 @@ from visibility_api.errors.status import (
     UnknownRoute,
 )
 from visibility_api.flowcontrol.deadline import within
-from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.kubeapi.disconnect import ClientGone
 from visibility_api.kubeapi.message import (
     Receive,
@@ -40,10 +37,10 @@ from visibility_api.pushing.body import ClientGone as PusherGone
 from visibility_api.replication.forwarding import Push, Pushes
 from visibility_api.replication.requests import LogRequests
 
+from .dependencies import Parts
 from .exchange import CLIENT_CLOSED_REQUEST, Exchange
-from .limits import Limits, Shares, hold_back, over_share
+from .limits import Shares, hold_back, over_share
 from .request_info import DEFAULT_TIMEOUT_S, read_request
-from .request_metrics import RequestMetrics
 from .resource_routes import ResourceRoutes, Route, method_labels
 
 # Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
@@ -54,45 +51,16 @@ _ROOT = read_request("GET", "/", b"")
 class RequestChain:
     """ASGI middleware around FastAPI. Its only state is who has requests and watches open."""
 
-    def __init__(
-        self,
-        inner: ASGIApp,
-        *,
-        authenticator: RequestAuthenticator,
-        authorizer: AccessReviewer,
-        pushes: Pushes | None,
-        log_streams: LogRequests | None,
-        metrics: RequestMetrics,
-        is_synced: Callable[[str], bool],
-        is_absent: Callable[[str], bool],
-        why_empty: Callable[[str], str | None],
-        is_draining: Callable[[], bool],
-        limits: Limits,
-        shares: TimeShares,
-    ) -> None:
-        """`inner`: FastAPI's layers and router. `shares`: of users, in the event loop's time.
-
-        `is_synced`: the jobs of a namespace are listed, or for "" those of all namespaces.
-
-        `is_absent`: the cluster has no CRD for the jobs of a resource.
-
-        `why_empty`: a resource is served, although the cluster has no such jobs; what lists of it warn of.
-
-        `is_draining`: open watches are ending, new ones are refused.
-        """
+    def __init__(self, inner: ASGIApp, parts: Parts) -> None:
+        """`inner`: FastAPI's layers and router."""
         self._inner = inner
-        self._authenticator = authenticator
-        self._authorizer = authorizer
+        self._authenticator, self._authorizer = parts.authenticator, parts.authorizer
         self.routes = ResourceRoutes(resources=(), handlers={})  # until it is told what is served
-        self._pushes = pushes
-        self._log_streams = log_streams
-        self._metrics = metrics
-        self._is_synced = is_synced
-        self._is_absent = is_absent
-        self._why_empty = why_empty
-        self._is_draining = is_draining
-        self._limits = limits
-        self._shares = shares
+        self._pushes, self._log_streams = parts.pushes, parts.log_streams
+        self._metrics = metrics = parts.metrics
+        self._is_synced, self._is_absent = parts.is_synced, parts.is_absent
+        self._why_empty, self._is_draining = parts.why_empty, parts.is_draining
+        self._limits, self._shares = limits, shares = parts.limits, parts.shares
         self._over_share = over_share(shares, limits)
         self._forwarded_over_share = over_share(shares, limits, is_forwarded=True)
         self._turns = Turns()

@@ -6,7 +6,7 @@ collaborator is a field of `Parts`, put into `app.state` by `Application`, with 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,20 +15,29 @@ from fastapi import Depends, Request
 from prometheus_client import CollectorRegistry
 
 from visibility_api.auth.access_review import AccessReviewer
+from visibility_api.auth.authenticator import RequestAuthenticator
 from visibility_api.auth.identity import Identity
 from visibility_api.errors.status import UnknownRoute
 from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.time_shares import TimeShares
 from visibility_api.history.job_history import JobHistory
 from visibility_api.job_metrics.exposition import JobMetrics
 from visibility_api.jobs.job import JobRef
+from visibility_api.kinds import ALL_RESOURCES
+from visibility_api.kubeapi.message import Handler
 from visibility_api.models.served import Resource
 from visibility_api.probing.log_end import LogEnds
+from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.requests import LogRequests
 from visibility_api.store import Entry
 
 from .discovery import Discovery
-from .health import Health
+from .health import Check, Health
+from .limits import Limits, new_shares
 from .openapi import OpenApi
 from .page import Page
+from .request_metrics import RequestMetrics
+from .resource_routes import RouteKey
 
 MAX_WAITING, MAX_WAITING_PER_USER = 400, 100  # requests for histories
 WAIT_S = 10.0
@@ -89,6 +98,36 @@ class Diagnoses:
     authorizer: AccessReviewer
     request: Callable[[JobRef], Awaitable[float]]
     is_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The application's collaborators, built by `assembly.py` or by a test."""
+
+    authenticator: RequestAuthenticator
+    authorizer: AccessReviewer
+    handlers: Mapping[RouteKey, Handler]  # of the resource path: one for each verb of each resource
+    resources: Sequence[Resource] = ALL_RESOURCES
+    # Those that discovery shows now: a kind's CRD may come and go. None: all of them.
+    served: Callable[[], tuple[Resource, ...]] | None = None
+    registry: CollectorRegistry
+    metrics: RequestMetrics
+    checks: Sequence[Check] = ()
+    pushes: Pushes | None = None  # None: pushing is switched off, its paths are not served
+    log_streams: LogRequests | None = (
+        None  # None: there are no other replicas, the path for them is not served
+    )
+    page: Page | None = None  # None: no dashboard was built into this package
+    histories: HistorySource = field(default_factory=HistorySource)
+    log_tails: LogTails | None = None  # None: not served
+    diagnoses: Diagnoses | None = None  # None: not served
+    job_metrics: JobMetrics | None = None  # None: not served
+    is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
+    is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist
+    why_empty: Callable[[str], str | None] = lambda _resource: None  # of one that is served all the same
+    is_draining: Callable[[], bool] = lambda: False  # open watches are ending, new ones are refused
+    limits: Limits = field(default_factory=Limits)
+    shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
 
 
 def _kept(name: str) -> Any:  # noqa: ANN401 - as FastAPI's own `Depends`
