@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.pythons import VERSIONS, find_python
 from tests.reporting import MemorySink
 from trainjob_progress import Track, current, report, track
 from trainjob_progress.loops import abandon_all
@@ -480,43 +479,6 @@ def test_in_every_body_the_open_loops_are_those_whose_bodies_run(program: list[A
         patch.setattr("trainjob_progress.settings.find_sinks", find_sinks)
         check(program)
         abandon_all()
-
-
-SCRIPT = """
-import json, os, sys
-os.environ["TRAINJOB_PROGRESS_FILE"] = sys.argv[1]
-from trainjob_progress import track
-def train(items, fails_at=None):
-    try:
-        open("/nonexistent")
-    except OSError as error:
-        pass  # Python 3.12 puts this at the function's end, from which it jumps back
-    batches = enumerate(track(range(items)))
-    for item, _ in batches:
-        if item == fails_at:
-            raise RuntimeError
-def main():
-    try:
-        train(200, 60)
-    except RuntimeError as error:
-        kept = error
-        train(100)
-main()
-"""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_retry_counts_alike_in_every_python(version: str, tmp_path: Path) -> None:
-    """Seen: a `try` above the loop made a loop around it in Python 3.12, without a total."""
-    path = tmp_path / "progress.json"
-    subprocess.run(
-        [find_python(version), "-S", "-c", SCRIPT, str(path)],
-        env={"PYTHONPATH": str(ROOT / "reporter")},
-        check=True,
-    )
-    last = json.loads(path.read_bytes())
-    wanted = {"ending": "finished", "step": 100, "totalSteps": 100, "epoch": 1, "totalEpochs": 1}
-    assert {name: last.get(name) for name in wanted} == wanted
 
 
 def test_a_notebooks_cell_that_is_run_again_is_a_run_of_its_own(

@@ -94,6 +94,21 @@ seen = []
 assert not hasattr(iter(track([])), "send")
 assert talk(track(answers())) == talk(answers())
 """: ("", ("finished", 4, None, 1)),
+    # A retry inside of `except`. Seen: in Python 3.12 a `try` above the loop made a loop around it.
+    """
+def attempt(items, fails_at=None):
+    try: open("/nonexistent")
+    except OSError as error: pass  # Python 3.12 puts this at the function's end, from which it jumps back
+    batches = enumerate(track(range(items)))
+    for item, _ in batches:
+        if item == fails_at: raise RuntimeError
+def main():
+    try: attempt(200, 60)
+    except RuntimeError as error:
+        kept = error
+        attempt(100)
+main()
+""": ("", ("finished", 100, 100, 1)),
     # Begun anew by hand, in a loop that is not tracked.
     """
 items = track(range(10))
