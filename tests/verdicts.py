@@ -26,7 +26,7 @@ class Verdict:
 
     was_stalled: bool  # while it was healthy
     stalled_after_s: float | None = None  # after the last advance of one that hangs; None: never
-    diverged_at: int | None = None  # which of its reports
+    diverged_at: int | None = None  # which of its reports; not looked for in one that hangs
     breaks_at: int | None = None  # the first report that was not healthy
 
 
@@ -126,7 +126,7 @@ def judge(
             metrics=metrics,
         )
         server.observe(report, source)
-        if diverged_at is None and server.has("Diverged"):
+        if not hangs and diverged_at is None and server.has("Diverged"):
             diverged_at = number
     stalled_after_s = None
     if hangs:

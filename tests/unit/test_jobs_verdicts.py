@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from datetime import datetime, timedelta
 
@@ -33,6 +34,19 @@ from .bench import Bench
 RUNS = 25  # of each sort here; python -m benchmarks.verdicts has 1,000
 
 
+@functools.cache
+def hanging(number: int, *, doing: str = "", is_read: bool = False) -> verdicts.Verdict:
+    """Of a run that hangs; where its ranks are read, while they do that."""
+    captured = random.Random(f"read {number}") if is_read else None
+    return verdicts.judge(random.Random(f"hang {number}"), hangs=True, captured=captured, doing=doing)
+
+
+@functools.cache
+def healthy_and_read(number: int) -> verdicts.Verdict:
+    captured = random.Random(f"read {number}")
+    return verdicts.judge(random.Random(f"hang {number}"), captured=captured)
+
+
 class TestSimulatedRuns:
     def test_no_healthy_run_is_said_to_stall_or_diverge(self) -> None:
         for number in range(RUNS):
@@ -51,7 +65,7 @@ class TestSimulatedRuns:
         assert sum((each.stalled_after_s or 3600) < 300 for each in some) > RUNS / 3
 
     def test_a_run_that_hangs_is_found_within_an_hour(self) -> None:
-        some = [verdicts.judge(random.Random(f"hang {number}"), hangs=True) for number in range(RUNS)]
+        some = [hanging(number) for number in range(RUNS)]
         assert not any(each.was_stalled for each in some)
         assert sum(each.stalled_after_s is not None for each in some) >= 0.95 * RUNS
 
@@ -62,16 +76,10 @@ class TestSimulatedRuns:
     def test_what_ranks_show_tells_a_hang_sooner_and_no_healthy_run_stalls(
         self, hang: str, least: float
     ) -> None:
-        def judge(number: int, *, is_read: bool, doing: str = "") -> verdicts.Verdict:
-            captured = random.Random(f"read {number}") if is_read else None
-            return verdicts.judge(
-                random.Random(f"hang {number}"), hangs=bool(doing), captured=captured, doing=doing
-            )
-
         sooner = 0
         for number in range(8):
-            assert not judge(number, is_read=True).was_stalled, number
-            plain, read = (judge(number, is_read=is_read, doing=hang) for is_read in (False, True))
+            assert not healthy_and_read(number).was_stalled, number
+            plain, read = hanging(number), hanging(number, doing=hang, is_read=True)
             assert not read.was_stalled
             assert (read.stalled_after_s or 3600) <= (plain.stalled_after_s or 3600)
             sooner += (read.stalled_after_s or 3600) < (plain.stalled_after_s or 3600)
