@@ -211,6 +211,33 @@ test("a login that ended while nobody looked at a job is told when it is seen ag
   await fixture.stop();
 });
 
+test("until the list of a server that has begun anew is there, what is shown is not called live", async () => {
+  const fixture = await Fixture.start({ jobs: JOBS });
+  const { page, faults } = await open(browser, fixture.page());
+  await page.getByText(`${JOBS} jobs`, { exact: true }).waitFor();
+  fixture.isDown = true;
+  fixture.cut();
+  await page.getByText("Connection lost.").waitFor();
+  fixture.forget();
+  fixture.jobs = fixture.jobs.slice(1);
+  const isList = /trainingjobs\?limit=150/;
+  const release = fixture.hold(isList);
+  const asked = fixture.requests.length;
+  fixture.isDown = false;
+  await until(
+    () => fixture.requests.slice(asked).some((path) => isList.test(path)),
+    (isAsked) => isAsked,
+  );
+  expect(await page.getByText("Connection lost.").count()).toBe(1);
+  expect(await page.title()).toBe("Training jobs");
+  release();
+  await page.getByText(`${JOBS - 1} jobs`, { exact: true }).waitFor();
+  await page.getByText("Connection lost.").waitFor({ state: "hidden" });
+  expect(faults).toEqual([]);
+  await page.context().close();
+  await fixture.stop();
+});
+
 test("a server that has begun anew is followed, by a list and by a job", async () => {
   const fixture = await Fixture.start({ jobs: JOBS });
   const { job, route } = routeOf(fixture);

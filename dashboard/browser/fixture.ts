@@ -199,7 +199,7 @@ export class Fixture {
       });
     }
     if (this.isSilent) return;
-    if (this.held?.path.test(url.pathname)) {
+    if (this.held && [url.pathname, url.pathname + url.search].some((path) => this.held?.path.test(path))) {
       const end = response.end.bind(response) as (body?: unknown) => ServerResponse;
       const { release } = this.held;
       response.end = ((body: unknown) => {
@@ -315,11 +315,12 @@ export class Fixture {
   ): void {
     const name = /^metadata\.name=(.+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
     if (query.has("watch")) {
-      if (Number(query.get("resourceVersion")) < this.oldest) {
-        return sendStatus(response, 410, "Expired", "too old resource version");
-      }
       this.tellKinds(response, resource);
       response.writeHead(200, { "Content-Type": "application/json" });
+      if (Number(query.get("resourceVersion")) < this.oldest) {
+        const object = { kind: "Status", code: 410, reason: "Expired", message: "too old resource version" };
+        return void response.end(`${JSON.stringify({ type: "ERROR", object })}\n`);
+      }
       response.flushHeaders();
       if (this.isBuffered) return;
       const watcher = { response, resource, namespace, name, kinds: this.readable };

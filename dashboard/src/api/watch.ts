@@ -29,6 +29,7 @@ const PAGE_ITEMS = 500; // about a megabyte: parsed well within a frame or two
 const WATCH_S = 240;
 export const SILENCE_MS = 75_000;
 const SHORTEST_MS = 1000; // a watch that ends sooner is a fault
+const SETTLING_MS = 1000; // a server says sooner that it does not know a version: with 200, and then with an event
 const MOST_ASKED_MS = 600_000; // to come again after
 const RELIST_MS = 30_000; // for whoever may list and not watch
 const PAUSE_MS = 20_000;
@@ -151,7 +152,7 @@ export class Watch {
           await this.list(signal);
           hasListed = true;
         }
-        await this.watch(signal);
+        await this.watch(signal, hasListed || this.state === "live");
         if (Date.now() - began < SHORTEST_MS) throw new ConnectionLost("The server ends each watch at once.");
       } catch (error) {
         if (running.aborted || this.running?.signal !== running) return;
@@ -196,8 +197,10 @@ export class Watch {
     await pause(RELIST_MS, AbortSignal.any([running, this.waiting.signal]));
   }
 
-  private async watch(signal: AbortSignal): Promise<void> {
+  /** `isSettled`: the server knows the version, and what is shown is of now. */
+  private async watch(signal: AbortSignal, isSettled: boolean): Promise<void> {
     const silence = new AbortController();
+    let settling: ReturnType<typeof setTimeout> | undefined;
     let timer = setTimeout(() => silence.abort(), SILENCE_MS);
     const either = AbortSignal.any([signal, silence.signal]);
     try {
@@ -211,7 +214,8 @@ export class Watch {
       const answer = await request(withQuery(this.path, query), "application/json", either);
       if (kindsOf(answer) !== this.kinds) throw new OtherKinds();
       this.hasBeenLive = true;
-      this.say("live");
+      if (isSettled) this.say("live");
+      else settling = setTimeout(() => this.say("live"), SETTLING_MS);
       const reader = answer.body?.getReader();
       if (!reader) return;
       const lines = new LineSplitter();
@@ -227,6 +231,7 @@ export class Watch {
         this.backoff.reset();
         this.take(lines.push(value).map((line) => JSON.parse(line) as WatchEvent));
         this.asOf = serverNow();
+        if (this.state !== "live") this.say("live");
       }
     } catch (error) {
       if (error instanceof ApiError || error instanceof NobodyAnswers || signal.aborted) throw error;
@@ -238,6 +243,7 @@ export class Watch {
       throw new ConnectionLost(why, { cause: error });
     } finally {
       clearTimeout(timer);
+      clearTimeout(settling);
       silence.abort(); // ends the request, if it has not ended
     }
   }

@@ -145,7 +145,11 @@ function Views({ filter }: { filter: Filter }) {
         <ul class="views" aria-label="Saved views">
           {settings.views.map((view) => (
             <li key={view.name}>
-              <a href={`#/?${view.query}`} aria-current={view.query === query ? "page" : undefined}>
+              <a
+                href={`#/?${view.query}`}
+                title={visible(view.name)}
+                aria-current={view.query === query ? "page" : undefined}
+              >
                 <bdi>{visible(view.name)}</bdi>
               </a>
               <button
