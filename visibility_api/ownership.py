@@ -104,42 +104,32 @@ class Surroundings:
     upstreams: Mapping[str, KubeClient]  # other clusters, by name
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class OwnersTerm:
     """One term: the parts that are built for it, and the loops that run until it ends."""
 
-    def __init__(
-        self,
-        *,
-        kinds: Kinds,
-        jobs: JobLog,
-        tracker: Tracker,
-        inventory: Inventory,
-        prober: Prober,
-        watches: Sequence[JobWatch[Any]],
-        pushes: PushEndpoint | None,
-        replicas: Replicas,
-        diagnoser: Diagnoser,
-        job_pods: JobPods | None,
-        on_gone: Callable[[JobRef], None],
-        published: Callable[[JobProgress], None],
-        loops: Sequence[tuple[str, Loop]],
-        waiting_write_backs: Callable[[], int],
-        keeper: Keeper | None,
-        upstreams: Upstreams,
-    ) -> None:
-        self.owner = tracker
-        self.upstreams = upstreams
-        self.waiting_write_backs = waiting_write_backs
-        self.keeper = keeper
-        self.inventory, self.prober, self.watches, self.pushes = inventory, prober, watches, pushes
-        self._kinds = kinds
-        self.replicas, self.diagnoser, self.job_pods = replicas, diagnoser, job_pods
-        self._log = jobs
-        self._on_gone = on_gone
-        self._published = published
-        self.loops: list[tuple[str, Loop]] = [
-            *((f"watch {watch.path}", partial(self._watch, watch)) for watch in watches),
-            *loops,
+    kinds: Kinds
+    jobs: JobLog
+    owner: Tracker
+    inventory: Inventory
+    prober: Prober
+    watches: Sequence[JobWatch[Any]]
+    pushes: PushEndpoint | None
+    replicas: Replicas
+    diagnoser: Diagnoser
+    job_pods: JobPods | None
+    on_gone: Callable[[JobRef], None]
+    published: Callable[[JobProgress], None]
+    loops_of_parts: Sequence[tuple[str, Loop]]
+    waiting_write_backs: Callable[[], int]
+    keeper: Keeper | None
+    upstreams: Upstreams
+
+    @property
+    def loops(self) -> list[tuple[str, Loop]]:
+        return [
+            *((f"watch {watch.path}", partial(self._watch, watch)) for watch in self.watches),
+            *self.loops_of_parts,
             ("evaluation", self._evaluate),
             ("known jobs", self._settle),
         ]
@@ -149,10 +139,10 @@ class OwnersTerm:
         await watch.run()
 
     def adopt(self) -> None:
-        for resource in self._kinds.resources:
-            for entry in self._log.store.list(resource.plural).entries:
+        for resource in self.kinds.resources:
+            for entry in self.jobs.store.list(resource.plural).entries:
                 self.owner.adopt(entry.document)
-                self._published(entry.document)
+                self.published(entry.document)
 
     def why_down(self, collection: str) -> str | None:
         """Why the watches of this collection have not worked for a minute; None while they do."""
@@ -180,7 +170,7 @@ class OwnersTerm:
                 (resource, scope)
                 for watch in self.watches
                 for scope in watch.down_scopes(WATCH_DOWN_S)
-                for resource in self._kinds.users[watch.objects]
+                for resource in self.kinds.users[watch.objects]
             )
             changing = CHANGE_S if unwatched != self.owner.unwatched else max(0, changing - 1)
             self.owner.unwatched = unwatched
@@ -195,7 +185,7 @@ class OwnersTerm:
 
         When all are known, forget later what is kept of others.
         """
-        jobs, before = self._log, None
+        jobs, before = self.jobs, None
         if not jobs.is_complete:
             jobs.unlisted = frozenset(watch.scope for watch in self.watches)
         while True:
@@ -218,7 +208,7 @@ class OwnersTerm:
             return
         for ref in [ref for ref in self.owner if ref not in self.inventory]:
             if ref.namespace not in unsynced:
-                self._on_gone(ref)
+                self.on_gone(ref)
 
 
 def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm:
@@ -413,7 +403,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     return OwnersTerm(
         kinds=kinds,
         jobs=jobs,
-        tracker=tracker,
+        owner=tracker,
         inventory=inventory,
         prober=prober,
         watches=watches,
@@ -423,7 +413,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         job_pods=job_pods,
         on_gone=on_gone,
         published=published,
-        loops=loops,
+        loops_of_parts=loops,
         waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,
         keeper=keeper,
         upstreams=upstreams,

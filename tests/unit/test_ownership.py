@@ -57,7 +57,7 @@ class Taken:
         self.term = OwnersTerm(
             kinds=BUILT_IN,
             jobs=self.log,
-            tracker=cast(Any, tracker or self.jobs),
+            owner=cast(Any, tracker or self.jobs),
             inventory=cast(Any, self.exist),
             prober=cast(Any, None),
             watches=cast(Any, watches),
@@ -66,7 +66,7 @@ class Taken:
             diagnoser=cast(Any, None),
             on_gone=self.jobs.discard,
             published=lambda _document: None,
-            loops=(),
+            loops_of_parts=(),
             waiting_write_backs=lambda: 0,
             keeper=None,
             job_pods=None,
