@@ -144,7 +144,7 @@ async def _real(
 ) -> AsyncIterator[Scenery]:
     plane = stack.enter_context(control_plane(directory, binaries))
     token = plane.prepare()
-    apply_rights(plane.api, COMPONENTS)
+    apply_rights(plane.api, (*COMPONENTS, "archive"))
     # In namespaces of their own: all service accounts of one have one share, and would be the users' too.
     reader = plane.token_with_rights("reader", kubernetes.namespace(1))
     nobody = plane.token_without_rights("nobody", kubernetes.namespace(2))
@@ -173,7 +173,9 @@ async def _real(
         access.token, access.weak_token, access.port = reader, nobody, port
         tls = ("--cert", str(cert), "--key", str(key))
         kubeconfig = plane.kubeconfig(link_port)
-        flags = ("--probe-interval", "15s", *server_flags(COMPONENTS))
+        (directory / "archive").mkdir()
+        archive = ("--archive", str(directory / "archive"))
+        flags = ("--probe-interval", "15s", *archive, *server_flags(COMPONENTS))
         async with (
             contextlib.AsyncExitStack() as bare_server,
             serving(directory, tls, kubeconfig, port, *flags) as ours,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import enum
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -56,10 +56,11 @@ class ApiProxy:
             del self._faults[ending]
 
     @contextlib.contextmanager
-    def spoiling(self, part: str, fault: Fault) -> Iterator[None]:
-        """The next piece of a stream on a path with this part has the fault, once; not TOO_LONG."""
+    def spoiling(self, part: str, fault: Fault) -> Iterator[Callable[[], bool]]:
+        """The next piece of a stream on a path with this part has the fault, once; not TOO_LONG. Yields what
+        says whether it came."""
         self._once[part] = fault
-        yield
+        yield lambda: part not in self._once
         assert part not in self._once, "nothing came on such a path"
 
     def stop(self) -> None:

@@ -19,6 +19,13 @@ from tests.e2e.visibility_server import NOBODY, PREFIX, VisibilityServer
 from tests.e2e.workspace import TRAINER, Workspace
 from visibility_api.assembly import LEASE
 
+PRINTING_STEPS = """
+import itertools, time
+
+for step in itertools.count(1):
+    print(f"Step {step}/100000, loss: 0.5", flush=True)
+    time.sleep(0.2)
+"""
 FAULTS = [pytest.param(fault, id=fault.name.lower()) for fault in Fault]
 
 
@@ -132,6 +139,27 @@ def test_a_log_whose_answer_is_bad_is_no_log_or_is_requested_again(
     assert spoilt.get("lines") == shown
     assert shown or (spoilt["kind"] == "Status" and spoilt["message"])
     assert tail()["lines"] == ["the end"]
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.BROKEN, Fault.LATE, Fault.ENDLESS], ids=["broken", "late", "endless"]
+)
+def test_a_probe_of_a_log_whose_answer_is_bad_costs_that_probe_alone(
+    cluster: Cluster, proxy: ApiProxy, beyond: VisibilityServer, shared: Workspace, fault: Fault
+) -> None:
+    name = f"printed-{fault.name.lower()}"
+    shared.start_job(name, PRINTING_STEPS, annotations={"source": "logs", "interval": "1s"})
+
+    def step() -> int:
+        found = beyond.get(f"{shared.collection}/{name}", cert=cluster.admin_pair).json()
+        shown: int = found.get("status", {}).get("steps", {}).get("current", 0)
+        return shown
+
+    wait_until(step, what="it is read")
+    with proxy.spoiling(f"pods/{name}-node-0-0", fault) as is_spoilt:
+        wait_until(is_spoilt, what="an answer has the fault")
+    before = step()
+    wait_until(lambda: step() > before, what="it is read again")
 
 
 @pytest.mark.parametrize("fault", FAULTS)
