@@ -13,8 +13,8 @@ from .terminal import BLUE, BOLD, GREEN, RED, YELLOW, Terminal, cells_of, column
 
 FIRST = 100  # jobs of the first page, more than a terminal shows at once
 _BAR = 12
-# What goes first where a terminal is too narrow.
-_EXPENDABLE = ("REASON", "AGE", "SEEN", "bar", "KIND", "STEP", "LOSS", "ETA")
+# What goes first where a terminal is too narrow; a bar is first half as long.
+_EXPENDABLE = ("REASON", "AGE", "SEEN", "bar", "KIND", "bar", "STEP", "LOSS", "ETA")
 _LEAST_NAME = 12
 
 Row = Dict[str, str]
@@ -155,7 +155,8 @@ class Lines:
             others = [
                 max(len(head), *(cells_of(row[head]) for row in rows)) for head in heads if head != "NAME"
             ]
-            return name_cells + sum(others) + 3 * len(heads) - 3 + (bar + 1 if bar else 0)
+            more = max(0, len("100% ") + bar - len("PROGRESS")) if bar else 0
+            return name_cells + sum(others) + 3 * len(heads) - 3 + more
 
         if limit is not None:
             empty = [head for head in heads if not any(row[head] for row in rows)]
@@ -166,7 +167,7 @@ class Lines:
                 if width() <= limit:
                     break
                 if step == "bar":
-                    bar = 0
+                    bar = bar // 2 if bar == _BAR else 0
                 elif step in heads:
                     heads.remove(step)
             bar = bar if "PROGRESS" in heads else 0

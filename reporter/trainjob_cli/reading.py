@@ -12,7 +12,7 @@ from trainjob_client.errors import ClientError
 from trainjob_client.requests import ALL_KINDS, path_of
 
 from .api import Api, Place, dig
-from .showing import WASTED, draw, history_of, summary
+from .showing import WASTED, draw, history_of, summary, words
 from .terminal import BOLD, DIM, GREEN, RED, YELLOW, columns, harmless, terminal, wrap
 
 _LEVELS = {"ERROR": RED, "CRITICAL": RED, "WARNING": YELLOW, "WARN": YELLOW, "DEBUG": DIM}
@@ -30,6 +30,8 @@ def logs(api: Api, place: Place, lines: int, previous: Optional[bool], is_raw: b
         f", container {tail['containerName']}" if tail.get("containerName") else ""
     )
     print(shown.paint(f"# {where}" + (", earlier run" if tail.get("previous") else ""), DIM), file=sys.stderr)
+    if not tail["lines"]:
+        print("It has printed nothing.", file=sys.stderr)
     for line in tail["lines"]:
         text = readable(line, shown.paint) if not is_raw else _plain(line) if shown.is_terminal else line
         print(shown.paint(text, RED, BOLD) if line == tail.get("causeLine") else text)
@@ -98,8 +100,7 @@ def history(api: Api, place: Place, metrics: Sequence[str], since: str, output: 
 def why(place: Place, document: Dict[str, Any]) -> None:
     """How it is, what is wrong, and what to do: in the server's words."""
     shown, status = terminal(), document["status"]
-    lines = summary(place, document, shown)
-    print("\n".join(lines))
+    print("\n".join(summary(place, document, shown)))
     failure = status.get("failure") or {}
     if failure.get("retryable") is not None:
         print(
@@ -119,7 +120,7 @@ def why(place: Place, document: Dict[str, Any]) -> None:
         )
     if failure or observation.get("reason"):
         print(f"Its output: kubectl trainjob-progress logs {place} -n {place.namespace}")
-    elif len(lines) and status["phase"] == "Running" and not any(line.endswith(":") for line in lines):
+    elif status["phase"] == "Running" and not words(document, shown):
         print("Nothing is wrong with it.")
 
 

@@ -17,7 +17,7 @@ from .showing import history_of, loss_of, number, points_of
 from .terminal import harmless, terminal
 
 MAX_RUNS = 100  # side by side: the history of each is read
-_EXPENDABLE = ("bar", "ATTEMPTS", "ENDED", "STEP", "PROGRESS", "GOODPUT")
+_EXPENDABLE = ("bar", "bar", "ATTEMPTS", "ENDED", "STEP", "PROGRESS", "GOODPUT")
 # As the page does it (dashboard/src/model/best.ts); one table tests both, tests/unit/best_values.json.
 _LOSS, _SCALE = re.compile(r"\w*loss(es)?"), re.compile(r"loss[_\s-]?scal", re.IGNORECASE)
 _LOWER = re.compile(r"err|errors?|perplexity|ppl|nll|r?mse|mae|wer|cer|fid")

@@ -75,7 +75,8 @@ def refusal(code: int, body: bytes, headers: Optional[Dict[str, str]] = None) ->
     # kube-apiserver's own 404 for a group that is not there names nothing.
     if code == 404 and not details.get("name") and "could not find" in text:
         text = (
-            "This cluster does not serve visibility.trainer.kubeflow.org: is trainjob-visibility installed?"
+            "This cluster does not serve that: is trainjob-visibility installed?"
+            " Records of jobs need its flag --archive."
         )
     return _BY_CODE.get(code, ApiError)(code, status.get("reason") or "Unknown", text, retry_after_s)
 

@@ -641,6 +641,55 @@ def test_raw_lines_are_as_they_are_but_drive_no_terminal(
     assert ("\x1b" in run("logs", "bert", "--raw")[1]) is not is_terminal
 
 
+@pytest.mark.parametrize("has_colour", [True, False])
+def test_a_job_that_stands_still_is_not_one_with_which_nothing_is_wrong(
+    cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch, has_colour: bool
+) -> None:
+    monkeypatch.setattr("trainjob_cli.reading.terminal", lambda: Terminal(True, has_colour))
+    stalled = {"type": "Stalled", "status": "True", "reason": "NoAdvance", "message": "No advance for 38s."}
+    for conditions, is_well in (([stalled], False), ([], True)):
+        cluster.answers[f"{TEAM}/trainjobs/bert"] = job(conditions=conditions)
+        out = run("why", "bert")[1]
+        assert ("No advance for 38s." in out, "Nothing is wrong" in out) == (not is_well, is_well)
+
+
+def test_a_log_without_a_line_says_so(cluster: Cluster, run: Run) -> None:
+    cluster.answers[f"{TEAM}/trainjobs/bert"] = job()
+    cluster.answers[f"{TEAM}/trainjobs/bert/log-tail"] = {"podName": "p", "lines": []}
+    assert run("logs", "bert")[1:] == ("", "# p\nIt has printed nothing.\n")
+
+
+def test_where_no_archive_is_records_say_which_flag_is_missing(cluster: Cluster, run: Run) -> None:
+    cluster.answers[f"{TEAM}/jobrecords"] = Answer(
+        404, b'{"kind": "Status", "message": "the server could not find the requested resource"}'
+    )
+    code, _, err = run("records")
+    assert code == 1
+    assert "--archive" in err
+
+
+def test_bars_fit_into_80_columns_and_a_narrower_terminal_has_shorter_ones() -> None:
+    heads = ("NAMESPACE", "NAME", "KIND", "PHASE", "PROGRESS", "STEP", "LOSS", "ETA", "SEEN", "AGE")
+    cells = (
+        "team-a",
+        "pytorchjobs.mlps",
+        "PyTorchJob",
+        "Succeeded",
+        "100%",
+        "120/120",
+        "0.4042",
+        "",
+        "",
+        "2m",
+    )
+    rows = [{**dict(zip(heads, cells, strict=True)), "REASON": ""}]
+    for width, bar in ((80, 12), (79, 6), (60, 0)):
+        shown = Terminal(is_terminal=True, has_blocks=True, width=width)
+        (_, line) = Lines(shown, {}, {"REASON"}, is_wide=False).of(rows)
+        assert line.count("█") == bar, width
+        assert len(line) <= width
+
+
 def test_the_fleet_is_sorted_by_what_it_wastes(cluster: Cluster, run: Run) -> None:
     def group(name: str | None, stalled: int) -> dict[str, Any]:
         goodput = {"percentage": 50.0, "acceleratorSeconds": {"productive": 10**6, "stalled": stalled}}
