@@ -35,12 +35,6 @@ _WHY = "Rank 0 pushes."
 _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 
 
-class Admitted(NamedTuple):
-    """A push whose body may be read: the token's pod belongs to the job of `grant`."""
-
-    grant: Grant
-
-
 class PushEndpoint:
     """Passes each report that `counts` to `record`, which returns whether it was taken, while `may_write`
     allows it. When a taken report has the job's position, `pushed` is called with the job: it needs no probe
@@ -75,34 +69,33 @@ class PushEndpoint:
         self._bodies = Bodies() if bodies is None else bodies
         self._turns = PushTurns()
 
-    async def admit(self, target: Target, headers: Headers, client: str) -> Admitted:
+    async def admit(self, target: Target, headers: Headers, client: str) -> Grant:
         """Authenticates a push; `client` is the caller's address. Raises RequestError."""
         try:
             size = check_length(headers)
-            return Admitted(await self._admission.admit(target, headers, client, size))
+            return await self._admission.admit(target, headers, client, size)
         except Exception as error:
             self._count(error.reason if isinstance(error, RequestError) else InternalError.reason)
             raise
 
-    async def take(self, admitted: Admitted, receive: Receive) -> bytes:
+    async def take(self, grant: Grant, receive: Receive) -> bytes:
         """Reads and records an admitted push; returns the echo. Raises RequestError, ClientGone."""
         try:
-            echo, outcome = await self._take(admitted, receive)
+            echo, outcome = await self._take(grant, receive)
         except Exception as error:
             reason = error.reason if isinstance(error, RequestError) else InternalError.reason
             self._count(GONE if isinstance(error, ClientGone) else reason)
             if isinstance(error, TooManyRequests):  # there was no place for the body
-                await self._admission.hold_refusal(admitted.grant)
+                await self._admission.hold_refusal(grant)
             raise
         self._count(outcome)
         return echo
 
-    async def renew(self, admitted: Admitted, target: Target, headers: Headers, client: str) -> None:
+    async def renew(self, grant: Grant, target: Target, headers: Headers, client: str) -> None:
         """To be called when a push was answered: its token may have to be reviewed again before the next."""
-        await self._admission.renew(admitted.grant, target, headers, client)
+        await self._admission.renew(grant, target, headers, client)
 
-    async def _take(self, admitted: Admitted, receive: Receive) -> tuple[bytes, str]:
-        grant = admitted.grant
+    async def _take(self, grant: Grant, receive: Receive) -> tuple[bytes, str]:
         target = grant.target
         with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
             body = await self._bodies.read(receive)

@@ -38,10 +38,6 @@ class _Known(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     trainer_status: _Status
 
 
-class _Body(msgspec.Struct, rename="camel"):
-    trainer_status: TrainerStatus | None = None
-
-
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """A push that is answered 200."""
 
@@ -109,7 +105,7 @@ def _find_status(parsed: dict[str, Any]) -> TrainerStatus | None:
     if isinstance(status, dict) and isinstance(metrics := status.get("metrics"), list):
         status["metrics"] = [_in_own_case(metric, _PAIR) for metric in metrics[:MAX_METRICS]]
     try:
-        return msgspec.convert({"trainerStatus": status}, _Body).trainer_status
+        return msgspec.convert({"trainerStatus": status}, TrainerStatusUpdate).trainer_status
     except msgspec.ValidationError as error:
         raise Refusal("InvalidField", describe_mismatch(error)) from None
 

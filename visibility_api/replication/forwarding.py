@@ -29,8 +29,9 @@ from visibility_api.errors.status import (
 from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
+from visibility_api.pushing.admission import Grant
 from visibility_api.pushing.body import Bodies, Headers, NoPlace, Receive, check_length
-from visibility_api.pushing.endpoint import Admitted, PushEndpoint
+from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.paths import Target, find_push, find_target, is_push
 from visibility_api.pushing.shares import Budgets
 
@@ -59,7 +60,7 @@ _REFUSALS: dict[str, type[RequestError]] = {
 class Push(NamedTuple):
     """One that may be read: admitted here, or to be passed on."""
 
-    here: tuple[PushEndpoint, Admitted] | None
+    here: tuple[PushEndpoint, Grant] | None
     target: Target
     headers: Headers
     client: str
@@ -131,8 +132,8 @@ class Pushes:
     async def renew(self, push: Push) -> None:
         """To be called when a push was answered. Only what is admitted here is reviewed here."""
         if push.here is not None:
-            endpoint, admitted = push.here
-            await endpoint.renew(admitted, push.target, push.headers, push.client)
+            endpoint, grant = push.here
+            await endpoint.renew(grant, push.target, push.headers, push.client)
 
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
@@ -141,10 +142,10 @@ class Pushes:
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def _take(self, endpoint: PushEndpoint, admitted: Admitted, receive: Receive) -> bytes:
+    async def _take(self, endpoint: PushEndpoint, grant: Grant, receive: Receive) -> bytes:
         self._taken += 1
         try:
-            echo = await endpoint.take(admitted, receive)
+            echo = await endpoint.take(grant, receive)
             if not await self._replicated() and self._role.pushes is not endpoint:
                 raise Unavailable(_NO_OWNER)  # nobody may have it but this replica, which writes no more
         finally:
@@ -158,8 +159,8 @@ class Pushes:
         while True:
             endpoint, owner = self._role.pushes, self._role.owner
             if endpoint is not None:
-                admitted = await endpoint.admit(push.target, push.headers, push.client)
-                return await self._take(endpoint, admitted, _receiving(body))
+                grant = await endpoint.admit(push.target, push.headers, push.client)
+                return await self._take(endpoint, grant, _receiving(body))
             if owner is not None and self._client is not None:
                 answer = await self._exchange(self._client, owner, push, body, until - loop.time())
                 if answer is not None:
