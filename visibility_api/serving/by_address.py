@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
+NEWEST_EACH = 4  # turns of an address
+
 
 class Item(Protocol):
     """What came from a client."""
@@ -17,10 +19,12 @@ T = TypeVar("T", bound=Item)
 
 
 class ByAddress(Generic[T]):
-    """A set. Of one address the oldest item is taken first."""
+    """A set. Of one address the oldest item is taken first, but each fourth time the newest: neither a crowd
+    that keeps coming nor one that came before delays a client for long."""
 
     def __init__(self) -> None:
         self._of_site: dict[str, dict[T, None]] = {}  # the next to be taken from first; its oldest first
+        self._turns: dict[str, int] = {}  # taken of each address of `_of_site`
         self._sites: dict[T, str] = {}  # of each item, as it was added
 
     def __len__(self) -> int:
@@ -43,6 +47,7 @@ class ByAddress(Generic[T]):
         del of_site[item]
         if not of_site:
             del self._of_site[site]
+            self._turns.pop(site, None)
 
     @property
     def next_site(self) -> str:
@@ -52,7 +57,8 @@ class ByAddress(Generic[T]):
     def take(self) -> T:
         """Remove the next item; there must be one."""
         site, of_site = next(iter(self._of_site.items()))
-        item = next(iter(of_site))
+        turn = self._turns[site] = self._turns.get(site, 0) + 1
+        item = next(iter(of_site) if turn % NEWEST_EACH else reversed(of_site))
         self.discard(item)
         if of_site:
             self._of_site[site] = self._of_site.pop(site)
