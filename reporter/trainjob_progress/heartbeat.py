@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import document, stacks
+from . import document, idleness, stacks  # here: what a thread imports takes memory of its own
 from .document import format_time, now_s
 from .positions import find_position
 from .rank import find_world_size
@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
-    from .idleness import Idleness
     from .live_run import LiveRun
 
 INTERVAL_S = 15.0  # between two writes while steps come, but sooner at the beginning
@@ -84,7 +83,7 @@ class Heartbeat:
         self._position: Optional[tuple[Any, ...]] = None
         self._frames: list[str] = []
         self._sampled_at = self._same_since = 0.0  # Unix seconds
-        self._idleness: Optional[Idleness] = None
+        self._idleness: Optional[idleness.Idleness] = None
         self._idle_since: Optional[float] = None  # Unix seconds
         self._asked_s = float("-inf")  # when that was looked at
         self._made_s = float("-inf")
@@ -175,8 +174,6 @@ class Heartbeat:
         if at_s - self._asked_s < IDLE_INTERVAL_S:
             return
         if self._idleness is None:
-            from . import idleness
-
             self._idleness = idleness.Idleness(idleness.read)
         self._asked_s, self._idle_since = at_s, self._idleness.look()
 
