@@ -1,4 +1,4 @@
-"""A job in a real Jupyter kernel: the display follows the job while other cells run."""
+"""The client in a real Jupyter kernel: its display follows the job while other cells run."""
 
 from __future__ import annotations
 
