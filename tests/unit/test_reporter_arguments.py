@@ -262,7 +262,14 @@ def test_no_argument_makes_a_reporter_raise(arguments: dict[str, Any], first: An
     with report(**arguments) as r:
         r.step(first, second)
         r.step(loss=first, n=second)
+        r.step({"": 1, "x" * 1000: first})
         r.update(first, loss=second)
+        r.update(step=second, total_steps=first, percentage=second, remaining_s=first, message=second)
+        r.update(metrics={1: first, None: second})  # type: ignore[dict-item]
+        r.epoch(first, second)
+        r.message(first)
+        r.flush("soon")  # type: ignore[arg-type]
+        r.finish(first, second)
     abandon_all()
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.reporting import MemorySink, ReopeningSink, wait_until
 from trainjob_progress import Reporter, current, report, report_metrics, track
+from trainjob_progress.estimate import find_percentage
 from trainjob_progress.loops import abandon_all
 
 
@@ -516,19 +517,7 @@ def test_a_plan_that_makes_no_sense_is_one_warning(
     assert numbers(sink) == ("completed", "finished", 2, None, None)
 
 
-@pytest.mark.parametrize(("done", "total"), [(29, 100), (57, 100), (58, 100), (999, 1000), (1, 3), (2, 3)])
-def test_a_percentage_is_exact_and_never_says_more_than_the_steps(
-    sink: MemorySink, done: int, total: int
-) -> None:
-    r = report(total_steps=total, sinks=[sink])
-    r.step(done)
-    r.flush(60)
-    assert sink.last.percentage == 100 * done // total
-
-
-def test_every_share_of_a_hundred_is_itself(sink: MemorySink) -> None:
-    from trainjob_progress.estimate import find_percentage
-
+def test_a_percentage_is_exact_and_never_says_more_than_the_steps() -> None:
     def share(**fields: Any) -> int | None:
         nothing: Any = dict.fromkeys(("step", "total_steps", "epoch", "total_epochs", "percentage"))
         return find_percentage(**{**nothing, **fields})
@@ -536,6 +525,7 @@ def test_every_share_of_a_hundred_is_itself(sink: MemorySink) -> None:
     assert [share(step=i, total_steps=100) for i in range(101)] == list(range(101))
     assert [share(epoch=i, total_epochs=100) for i in range(101)] == list(range(101))
     assert [share(percentage=i) for i in (0, 29.9, 99.99, 250)] == [0, 29, 99, 100]
+    assert [share(step=a, total_steps=b) for a, b in ((999, 1000), (1, 3), (2, 3))] == [99, 33, 66]
 
 
 def test_where_epochs_alone_are_counted_no_step_is_said(sink: MemorySink) -> None:
