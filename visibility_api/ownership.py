@@ -18,6 +18,7 @@ import structlog
 from visibility_api.archive.backlog import Backlog, Encoded
 from visibility_api.archive.bucket import Bucket
 from visibility_api.archive.keeper import Keeper, Retention
+from visibility_api.archive.kubernetes_events import KubernetesEvents
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.auth.review_admission import ReviewAdmission
 from visibility_api.auth.review_client import ReviewClient
@@ -239,7 +240,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         else None
     )
     keeper = (
-        _keeper(given.archive, jobs, kinds, metrics, may_write, failure_logs)
+        _keeper(given.archive, jobs, kinds, metrics, may_write, failure_logs, KubernetesEvents(cluster))
         if given.archive is not None
         else None
     )
@@ -427,6 +428,7 @@ def _keeper(
     metrics: Metrics,
     may_write: Callable[[], bool],
     logs: FailureLogs | None,
+    events: KubernetesEvents,
 ) -> Keeper:
     names = {each.plural: each.kind.removesuffix("Progress") for each in kinds.resources}
 
@@ -444,6 +446,7 @@ def _keeper(
         archive.retention,
         encode=encode,
         read_log=read_log if logs is not None else None,
+        read_events=events.read,
         find=partial(_find_document, jobs),
         history=jobs.history,
         may_write=may_write,

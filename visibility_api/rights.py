@@ -79,7 +79,10 @@ _SWITCHED_ON = {
         Right("get", "/api/v1", "nodes", "components/node-faults"),
         Right("list", "/api/v1", "events", "components/node-faults", "default"),
     ],
-    "--archive": [Right("get", "/api/v1", "namespaces", "components/archive")],
+    "--archive": [
+        Right("get", "/api/v1", "namespaces", "components/archive"),
+        Right("list", "/api/v1", "events", "components/archive", is_optional=True),
+    ],
     "--write-back=true": [
         Right(
             "patch",

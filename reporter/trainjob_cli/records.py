@@ -63,8 +63,12 @@ def _side_by_side(api: Api, runs: Sequence[Dict[str, Any]], metric: Optional[str
     rows = []
     for run in runs:
         metadata, summary = run["metadata"], run["summary"]
-        history = history_of(api, Place(RECORDS, metadata["namespace"], metadata["name"]))
-        metric = metric or loss_of(list(dict.fromkeys(each["metric"] for each in history["series"])))
+        metric = metric or loss_of([each["name"] for each in summary.get("metrics", ())])
+        value = _in_summary(summary, metric)
+        if value is None:  # an older record, or a metric beyond the first sixteen
+            history = history_of(api, Place(RECORDS, metadata["namespace"], metadata["name"]))
+            metric = metric or loss_of(list(dict.fromkeys(each["metric"] for each in history["series"])))
+            value = _best_or_last(points_of(history, metric), metric) if metric else ""
         share, took, percent = (
             summary.get(each) for each in ("goodputPercentage", "durationSeconds", "progressPercentage")
         )
@@ -74,7 +78,7 @@ def _side_by_side(api: Api, runs: Sequence[Dict[str, Any]], metric: Optional[str
                 "NAME": metadata["name"],
                 "PHASE": summary["phase"],
                 "PROGRESS": "" if percent is None else f"{percent}%",
-                "best": _best_or_last(points_of(history, metric), metric) if metric else "",
+                "best": value,
                 "STEP": str(dig(summary, "steps", "current") or ""),
                 "DURATION": "" if took is None else duration(took),
                 "GOODPUT": "" if share is None else f"{share:.0f}%",
@@ -96,6 +100,16 @@ def best_of(metric: str) -> Optional[Callable[[Sequence[float]], float]]:
     if is_loss or any(map(_LOWER.fullmatch, words)):
         return min
     return max if any(map(_HIGHER.fullmatch, words)) else None
+
+
+def _in_summary(summary: Dict[str, Any], metric: Optional[str]) -> Optional[str]:
+    """None where the summary does not say it."""
+    named = summary.get("metrics" if metric and best_of(metric) is None else "best", ())
+    values = [each["value"] for each in named if each["name"] == metric]
+    try:
+        return number(float(values[0])) if values else None
+    except ValueError:
+        return None
 
 
 def _best_or_last(points: Sequence[Tuple[float, float]], metric: str) -> str:

@@ -801,6 +801,10 @@ class RecordSummary(WireModel):
     metrics: Optional[Tuple[Metric, ...]] = None
     """The last values of the first sixteen metrics."""
 
+    best: Optional[Tuple[Metric, ...]] = None
+    """The best values of these over all attempts, where the name tells which is better: of losses and errors
+    the lowest, of accuracies and the like the highest."""
+
     accelerators: Optional[int] = None
     """Those of all pods together."""
 
@@ -812,6 +816,41 @@ class RecordSummary(WireModel):
 
     cause: Optional[str] = None
     """Why it failed, in one word, such as AcceleratorOutOfMemory or OOMKilled."""
+
+
+class RecordEventObject(WireModel):
+    """What an Event was about, in the namespace of the record."""
+
+    kind: str
+    """Such as TrainJob or Pod."""
+
+    name: str
+    """Name of what the Event was about."""
+
+
+class RecordEvent(WireModel):
+    """A Kubernetes Event, as it was when the record was written."""
+
+    type: str
+    """Normal or Warning."""
+
+    reason: str
+    """Why, in one word, such as FailedScheduling."""
+
+    message: str
+    """The same in a sentence."""
+
+    object: RecordEventObject
+    """What it was about."""
+
+    count: int
+    """How often it was."""
+
+    first_time: Optional[datetime] = None
+    """When it was first."""
+
+    last_time: Optional[datetime] = None
+    """When it was last."""
 
 
 class JobRecord(WireModel):
@@ -835,3 +874,7 @@ class JobRecord(WireModel):
 
     progress: Optional[ProgressStatus] = None
     """The status of the job's last document. Absent in lists."""
+
+    events: Optional[Tuple[RecordEvent, ...]] = None
+    """The last fifty Kubernetes Events about the job, the pod of rank 0 and the pod that failed. Absent in
+    lists."""

@@ -44,12 +44,27 @@ def is_listed(workspace: Workspace, name: str, phase: str) -> bool:
     return found is not None and found["summary"]["phase"] == phase
 
 
+def note_event(cluster: Cluster, workspace: Workspace, name: str) -> None:
+    jobs = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{workspace.name}/trainjobs"
+    about = {"kind": "TrainJob", "namespace": workspace.name, "name": name}
+    about["uid"] = cluster.admin.get(f"{jobs}/{name}")["metadata"]["uid"]
+    event = {"metadata": {"name": f"{name}.1"}, "involvedObject": about, "type": "Warning"}
+    said = {
+        "reason": "Tested",
+        "message": "As a controller says it.",
+        "lastTimestamp": "2026-01-23T10:00:00Z",
+    }
+    cluster.admin.create(f"/api/v1/namespaces/{workspace.name}/events", {**event, **said})
+
+
 def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_are_gone(
     cluster: Cluster, workspace: Workspace, archive: Path, tmp_path: Path, server: VisibilityServer
 ) -> None:
     first = start(cluster, tmp_path, archive, "first")
     try:
         workspace.start_job("fails", ENDING.format(code=3))
+        if cluster.kind == "real":  # the stand-in has no Events
+            note_event(cluster, workspace, "fails")
         workspace.start_job("runs", REPORTING)
         workspace.wait_condition("fails", "Failed", "True")
         workspace.wait_reporting("runs")
@@ -73,6 +88,8 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
             workspace.alice.kubectl("get", "jrec", name, "-n", workspace.name, "-o", "json").stdout
         )
         assert whole["progress"]["failure"]["exitCode"] == 3
+        said = [(each["reason"], each["object"]["name"]) for each in whole["events"]]
+        assert cluster.kind != "real" or ("Tested", "fails") in said, whole["events"]
         runs = listed(workspace, "runs")
         assert runs is not None
         assert runs["summary"]["deleted"] is True

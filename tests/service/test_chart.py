@@ -187,7 +187,7 @@ def test_with_namespaces_the_server_has_its_rights_to_jobs_in_these_only(tmp_pat
         f"trainjob-visibility:{name}"
         for name in (
             *("server", "source-exec", "source-logs", "source-push"),
-            *("kinds", "write-back", "events"),
+            *("kinds", "write-back", "events", "archive-events"),
         )
     }
 

@@ -253,7 +253,10 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
         [("slurm.example.com", "slurmjobs", ("list", "watch"))],
     ),
     "write-back": (["--write-back=true"], [("trainer.kubeflow.org", "trainjobs/status", ("patch",))]),
-    "archive": (["--archive=s3://training-archive/jobs"], [("", "namespaces", ("get",))]),
+    "archive": (
+        ["--archive=s3://training-archive/jobs"],
+        [("", "namespaces", ("get",)), ("", "events", ("list",))],
+    ),
     "nats": (
         [
             "--store=nats://nats.nats:4222",
@@ -290,7 +293,9 @@ COMPONENTS: dict[str, tuple[list[str], list[tuple[str, str, tuple[str, ...]]]]] 
 NODE_FAULTS = "trainjob-visibility:node-faults"
 CLAIM = "visibility-api-data"
 # What a component adds or changes beside its flag and its rights.
+ARCHIVED_EVENTS = "trainjob-visibility:archive-events"
 MORE = {
+    "archive": {("ClusterRole", ARCHIVED_EVENTS), ("ClusterRoleBinding", ARCHIVED_EVENTS)},
     "alerts": {("PrometheusRule", "trainjob-visibility")},
     "data-volume": {("PersistentVolumeClaim", CLAIM), ("PodDisruptionBudget", "visibility-api")},
     "exec-by-namespace": {("ClusterRole", "trainjob-visibility:source-exec")},  # bound by nobody
@@ -451,6 +456,7 @@ def test_nobody_but_the_server_is_bound_to_more_than_the_page() -> None:
         "trainjob-visibility:server",
         "trainjob-visibility:lease",
         "trainjob-visibility:certificate",
+        ARCHIVED_EVENTS,
         *(f"trainjob-visibility:{name}" for name, (_, rights) in COMPONENTS.items() if rights),
     }
 

@@ -6,19 +6,20 @@ import asyncio
 import gzip
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import NOW, document
+from tests.jobs import NOW, RANK0, document
 from visibility_api.archive.backlog import MAX_WAITING_BYTES, Backlog
 from visibility_api.archive.bucket import MAX_OBJECT_BYTES, Bucket, Unavailable
 from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, read_lines, write_lines
 from visibility_api.archive.keeper import AT_ONCE, DROPPED, SETTLED_S, Keeper, Retention
+from visibility_api.archive.kubernetes_events import MAX_EVENTS, KubernetesEvents
 from visibility_api.archive.namespaces import Namespaces
 from visibility_api.archive.shelf import LISTED_S, Shelf
 from visibility_api.auth.errors import AccessDenied
@@ -30,6 +31,9 @@ from visibility_api.kube.errors import ApiError
 from visibility_api.kubeapi.job_records import JobRecords, encode_record
 
 YEAR = Retention(age=timedelta(days=365), bytes_of_namespace=2**30)
+
+
+REFUSED: list[dict[str, Any]] = [{"refused": True}]
 
 
 class Cluster:
@@ -61,6 +65,8 @@ class Past:
         namespaces = Namespaces(self.cluster, clock=lambda: self.now)
         self.shelf = Shelf(self.bucket, namespaces, clock=lambda: self.now)
         self.log: bytes | None = None  # what is read of each job's
+        self.histories: dict[JobRef, JobHistory] = {}
+        self.events: dict[str, list[dict[str, Any]]] = {}  # of Kubernetes, by selector
         self.may_read_logs = True
         self.records = JobRecords(self.shelf, self, now=lambda: NOW)
 
@@ -75,12 +81,20 @@ class Past:
             encode=lambda each, history, gone: encode_record(each, history, gone, "TrainJob"),
             read_log=self.read_log,
             find=self.jobs.get,
-            history=lambda _ref: JobHistory(),
+            read_events=KubernetesEvents(cast(Any, self)).read,
+            history=lambda ref: self.histories.get(ref, JobHistory()),
             may_write=lambda: self.is_owner,
             deleted=deleted,
             count=count,
             clock=lambda: self.now,
         )
+
+    async def get(self, path: str, *, query: Sequence[tuple[str, str]], **_limits: float) -> bytes:
+        """As a Kubernetes client, for Events."""
+        assert path.endswith("/events")
+        if (found := self.events.get(dict(query)["fieldSelector"], [])) == REFUSED:
+            raise ApiError(403, "Forbidden")
+        return json.dumps({"items": found}).encode()
 
     async def read_log(self, _document: JobProgress) -> bytes | None:
         return self.log
@@ -525,3 +539,53 @@ async def test_of_large_indexes_of_a_namespace_one_is_read_at_a_time(
     monkeypatch.setattr("visibility_api.archive.shelf.LARGE_BYTES", 1)
     assert len(await past.names()) == 4
     assert most == 1
+
+
+def _event(second: int, **more: Any) -> dict[str, Any]:
+    about = {"kind": "Pod", "name": "bert-node-0-0-abcde", "namespace": "team-a"}
+    at = f"2026-01-23T10:00:{second:02}Z"
+    return {"involvedObject": about, "reason": "BackOff", "message": f"{second}", "lastTimestamp": at, **more}
+
+
+async def test_a_record_has_the_last_events_about_its_job_and_pods(past: Past) -> None:
+    def kept(uid: str) -> list[dict[str, Any]]:
+        (file,) = past.directory.rglob(f"records/**/{uid}.json.gz")
+        found: list[dict[str, Any]] = json.loads(gzip.decompress(file.read_bytes())).get("events", [])
+        return found
+
+    def show(**changes: Any) -> JobProgress:
+        shown = document(**changes)
+        made = replace(shown, job=replace(shown.job, rank0=RANK0))
+        past.jobs[made.job.ref] = made
+        past.keeper.changed(made)
+        return made
+
+    past.events["involvedObject.kind=Pod,involvedObject.name=bert-node-0-0-abcde"] = [
+        _event(second, type="Warning", count=3, series={"count": 7}) for second in range(59, 0, -1)
+    ]
+    past.events["involvedObject.uid=0123"] = [
+        _event(
+            0, message="m" * 2000, lastTimestamp=None, eventTime="2026-01-23T11:00:00.123456Z", type="\x1b[2J"
+        )
+    ]
+    show(uid="0123", phase=Phase.FAILED, ended_at=NOW)
+    await past.settle()
+    *_, before, last = kept("0123")
+    assert len(kept("0123")) == MAX_EVENTS
+    assert before == {
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "59",
+        "count": 7,
+        "object": {"kind": "Pod", "name": "bert-node-0-0-abcde"},
+        "firstTime": "2026-01-23T10:00:59Z",
+        "lastTime": "2026-01-23T10:00:59Z",
+    }
+    assert (len(last["message"]), last["type"], last["count"]) == (1024, "\ufffd[2J", 1)
+    past.delete(show(uid="4567"))  # what is deleted has those of its pods, too
+    await past.settle()
+    assert len(kept("4567")) == MAX_EVENTS
+    past.events["involvedObject.uid=89ab"] = REFUSED
+    show(uid="89ab", phase=Phase.FAILED, ended_at=NOW)
+    await past.settle()
+    assert kept("89ab") == []  # and it is written all the same

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.jobs import NOW, spent
+from tests.jobs import NOW, document, spent
 from tests.unit.test_archive import Past
 from visibility_api.archive.bucket import Unavailable
 from visibility_api.archive.shelf import Filed
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors import status as errors
+from visibility_api.history.best import better_of
+from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import Resources
 from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
+from visibility_api.reports.document import Progress
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -199,10 +202,40 @@ async def test_one_record_has_the_last_document_and_its_history_is_apart(client:
     }  # fmt: skip
     assert record["summary"]["acceleratorSeconds"] == 720
     assert record["progress"]["phase"] == "Failed"
-    assert "history" not in record
+    assert ("history" in record, record["events"]) == (False, [])
     history = json.loads(await client.ask("history", "job-3-33333333"))
     assert (history["kind"], history["metadata"]["name"]) == ("JobRecordHistory", "job-3")
     assert yaml.safe_load(await client.ask("get", "job-3-33333333", accept="application/yaml")) == record
+
+
+async def test_a_summary_has_the_best_values_of_all_attempts(client: Client) -> None:
+    shown = document(
+        name="best", uid="b" * 36, phase=Phase.SUCCEEDED, ended_at=NOW,
+        metrics=(("loss", "0.40000001"), ("eval_accuracy", "0.5"), ("lr", "0.1"), ("val_loss", "nan")),
+    )  # fmt: skip
+    history = client.past.histories[shown.job.ref] = JobHistory()
+    for attempt, step, loss, accuracy in (
+        ("a", 1, "0.7", "0.9"),
+        ("b", 1, "0.4", "0.6"),
+        ("b", 2, "inf", "0.5"),
+    ):
+        metrics = (("loss", loss), ("eval_accuracy", accuracy), ("lr", "0.1"))
+        report = Progress(timestamp=NOW + timedelta(seconds=step), step=step, metrics=metrics)
+        history.add(attempt, report, continues=False, reported_at=NOW, ahead_s=0.0)
+    client.past.jobs[shown.job.ref] = shown
+    client.past.keeper.changed(shown)
+    await client.past.settle()
+    summary = json.loads(await client.ask("get", "best-bbbbbbbb"))["summary"]
+    assert summary["best"] == [
+        {"name": "loss", "value": "0.40000001"},
+        {"name": "eval_accuracy", "value": "0.9"},
+    ]
+
+
+def test_the_best_of_a_metric_is_told_as_the_page_and_the_plugin_tell_it() -> None:
+    cases = json.loads(Path(__file__).with_name("best_values.json").read_text())
+    means = {"lowest": min, "highest": max, None: None}
+    assert {name: better_of(name) for name, _ in cases} == {name: means[best] for name, best in cases}
 
 
 async def test_a_record_is_removed_on_request(client: Client) -> None:

@@ -555,7 +555,8 @@ def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_o
         return {"metadata": metadata, "jobRef": ref, "summary": {"phase": phase, **more}}
 
     failed = record("1", "bert", "Failed", cause="OOMKilled", durationSeconds=7500, goodputPercentage=88.2)
-    done = record("2", "bert", "Succeeded", progressPercentage=100, attempts=2)
+    best = [{"name": "loss", "value": "1.5"}]  # of a newer record: its history is not read
+    done = record("2", "bert", "Succeeded", progressPercentage=100, attempts=2, best=best)
     pages = [
         {"items": [failed, record("9", "gpt", "Failed")], "metadata": {"continue": "more"}},
         {"items": [done], "metadata": {}},
@@ -568,7 +569,7 @@ def test_runs_of_the_past_are_shown_side_by_side_with_their_best_and_the_cause_o
     assert heads[4:] == ["STEP", "DURATION", "GOODPUT", "ATTEMPTS", "CAUSE", "ENDED"]
     assert rows == [
         ["bert-1", "Failed", "1", "125m", "88%", "OOMKilled"],
-        ["bert-2", "Succeeded", "100%", "2", "2"],
+        ["bert-2", "Succeeded", "100%", "1.5", "2"],
     ]
     assert cluster.asked[0].parameters == [("labelSelector", "team=a"), ("since", "720h")]
     shown = Terminal(is_terminal=True, has_blocks=True, width=60)

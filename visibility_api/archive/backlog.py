@@ -18,6 +18,7 @@ class Encoded(NamedTuple):
 
     line: bytes  # what a list shows
     record: bytes  # all of it
+    pods: tuple[str, ...] = ()  # whose Events belong to it
 
 
 class Waiting(NamedTuple):

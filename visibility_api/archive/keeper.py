@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, zip_longest
@@ -52,6 +52,7 @@ PRUNE_S = 3600.0
 AT_ONCE = 100  # jobs of one round
 SLICE = 500  # objects, between which other tasks run
 LOGS_AT_ONCE, LOGS_S = 8, 10.0  # of one round: a node that is slow holds up no record
+EVENTS_S = 10.0  # of one round, after which records are written without Events
 # Of the time that a namespace's index is read and made anew; between two rounds it waits for the rest.
 INDEX_SHARE = 0.1
 
@@ -73,11 +74,14 @@ class Retention:
 Encode = Callable[[JobProgress, JobHistory | None, bool], Encoded]
 # The end of a job's log as a JSON object; None where there is none that may be read. Never raises.
 ReadLog = Callable[[JobProgress], Awaitable[bytes | None]]
+# Kubernetes Events about a job and these pods as a JSON array; b"" where none can be read. Never raises.
+ReadEvents = Callable[[JobRef, Sequence[str]], Awaitable[bytes]]
 
 
 class Keeper:
     """`find` and `history` return the present document of a job, and what it has reported over time.
-    `deleted` are jobs that an earlier term has left to be written. `read_log`: None for no logs."""
+    `deleted` are jobs that an earlier term has left to be written. `read_log`: None for no logs, and
+    `read_events` for no Events."""
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class Keeper:
         *,
         encode: Encode,
         read_log: ReadLog | None,
+        read_events: ReadEvents | None = None,
         find: Callable[[JobRef], JobProgress | None],
         history: Callable[[JobRef], JobHistory | None],
         may_write: Callable[[], bool],
@@ -97,6 +102,7 @@ class Keeper:
         self._bucket, self._namespaces, self._retention = bucket, namespaces, retention
         self._encode, self._read_log, self._find, self._history = encode, read_log, find, history
         self._may_write, self._count, self._clock = may_write, count, clock
+        self._read_events, self._events_until = read_events, 0.0
         self._due: dict[JobRef, float] = {}
         self._attempts: dict[JobRef, int] = {}  # of jobs that go on
         self._done: set[JobRef] = set()  # that have ended, and are written as they are
@@ -160,6 +166,7 @@ class Keeper:
             if self._pruned_at is None or self._clock() - self._pruned_at >= PRUNE_S:
                 self._pruned_at = self._clock()
                 await self.prune()  # first: a day that cannot be written may be due to go
+            self._events_until = 0.0 if is_last else self._clock() + EVENTS_S
             while batch := self._next(is_last=is_last):
                 await self._write(batch, is_last=is_last)
         except (Unavailable, ClusterError) as error:
@@ -326,7 +333,9 @@ class Keeper:
             if before is None or before.content != line.content or kept.ref in self._written:
                 if not is_part(line.uid):
                     continue
-                await self._bucket.put(place.record_path(line.uid), encoded.record + b"\n")
+                await self._bucket.put(
+                    place.record_path(line.uid), await self._with_events(kept.ref, encoded) + b"\n"
+                )
                 news[line.uid] = line
                 if kept.encoded is None:
                     renewed.append(kept.ref)
@@ -344,6 +353,12 @@ class Keeper:
                 if now.phase.is_final and ref not in self._due:
                     self._done.add(ref)
         return renewed
+
+    async def _with_events(self, ref: JobRef, encoded: Encoded) -> bytes:
+        if self._read_events is None or self._clock() >= self._events_until:
+            return encoded.record
+        events = await self._read_events(ref, encoded.pods)
+        return encoded.record if len(events) < 3 else b'%s,"events":%s}' % (encoded.record[:-1], events)
 
     async def _aside(self, place: Place, function: Callable[[A], T], argument: A) -> T:
         """In the thread that all share. What it takes is the namespace's to wait for."""

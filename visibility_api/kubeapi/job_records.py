@@ -22,8 +22,9 @@ from visibility_api.auth.identity import log_of
 from visibility_api.errors import status as errors
 from visibility_api.errors.text import harmless
 from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.history.best import best_value
 from visibility_api.history.job_history import JobHistory
-from visibility_api.history.view import Selection as WholeHistory, select
+from visibility_api.history.view import HistoryView, Selection as WholeHistory, select
 from visibility_api.jobs.goodput import goodput, read_goodput
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ClusterError
@@ -80,7 +81,9 @@ T = TypeVar("T")
 
 def encode_record(document: JobProgress, history: JobHistory | None, is_deleted: bool, kind: str) -> Encoded:
     """What the archive keeps of a job; `is_deleted`: before it had ended. `kind`: such as PyTorchJob."""
-    ref = document.job.ref
+    ref, failed, rank0 = document.job.ref, document.failure, document.job.rank0
+    entry = Entry(revision=1, document=document)
+    view = select(history, _WHOLE, now_s=datetime.now(UTC).timestamp())
     line = b'%s"metadata":%s,"jobRef":%s,"summary":%s}' % (
         _HEAD,
         _encode(
@@ -94,14 +97,14 @@ def encode_record(document: JobProgress, history: JobHistory | None, is_deleted:
             )
         ),
         _encode(_JobReference(kind=kind, resource=ref.resource, name=ref.name, uid=ref.uid)),
-        _encode(_summarise(document, is_deleted)),
+        _encode(_summarise(document, is_deleted, view)),
     )
-    entry = Entry(revision=1, document=document)
-    view = select(history, _WHOLE, now_s=datetime.now(UTC).timestamp())
+    pods = (failed.pod_name if failed is not None else "", rank0.pod_name if rank0 is not None else "")
     return Encoded(
         line,
         b'%s,"progress":%s,"history":%s}'
         % (line[:-1], _encode(status_of(document)), encode_json(JOB_RECORDS, entry, view)),
+        tuple(filter(None, dict.fromkeys(pods))),
     )
 
 
@@ -132,7 +135,12 @@ def _few(labels: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _summarise(document: JobProgress, is_deleted: bool) -> models.RecordSummary:
+def _summarise(document: JobProgress, is_deleted: bool, view: HistoryView) -> models.RecordSummary:
+    last = document.metrics[: models.MAX_METRICS]
+    earlier: dict[str, list[float]] = {}
+    for each in view.series:
+        earlier.setdefault(each.metric, []).extend(each.values)
+    best = [(name, best_value(name, value, earlier.get(name, ()))) for name, value in last]
     account, failed, held = read_goodput(document.goodput), document.failure, document.resources
     share = None if account is None else goodput(account.ledger.whole)
     has_steps = document.step is not None or document.total_steps is not None
@@ -145,10 +153,8 @@ def _summarise(document: JobProgress, is_deleted: bool) -> models.RecordSummary:
         attempts=document.attempts,
         progress_percentage=document.progress_percentage,
         steps=_Steps(current=document.step, total=document.total_steps) if has_steps else None,
-        metrics=tuple(
-            [_Metric(name=name, value=value) for name, value in document.metrics[: models.MAX_METRICS]]
-        )
-        or None,
+        metrics=tuple(_Metric(name=name, value=value) for name, value in last) or None,
+        best=tuple(_Metric(name=name, value=value) for name, value in best if value is not None) or None,
         accelerators=None if held is None else held.accelerators,
         accelerator_seconds=None if held is None else held.held_s,
         goodput_percentage=None if share is None else round(100 * share, 1),
@@ -189,6 +195,7 @@ class _Whole(msgspec.Struct):
 
     progress: msgspec.Raw = msgspec.Raw(b"")
     history: msgspec.Raw = msgspec.Raw(b"")
+    events: msgspec.Raw = msgspec.Raw(b"[]")  # of none but the newer ones
 
 
 class _Log(msgspec.Struct, rename="camel"):
@@ -321,7 +328,8 @@ class JobRecords:
             body = _only_metadata(filed[1], representation.version)
         else:
             whole = await self._whole(request, filed)
-            body = b'%s,"progress":%s}' % (filed[1].content[:-1], bytes(whole.progress))
+            parts = filed[1].content[:-1], bytes(whole.progress), bytes(whole.events)
+            body = b'%s,"progress":%s,"events":%s}' % parts
         return _response(body, representation)
 
     async def _history(self, request: ResourceRequest, representation: Representation) -> ResourceResponse:

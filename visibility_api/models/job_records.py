@@ -32,6 +32,11 @@ class RecordSummary(WireModel):
     metrics: tuple[Metric, ...] | None = Field(
         default=None, description="The last values of the first sixteen metrics."
     )
+    best: tuple[Metric, ...] | None = Field(
+        default=None,
+        description="The best values of these over all attempts, where the name tells which is better: of"
+        " losses and errors the lowest, of accuracies and the like the highest.",
+    )
     accelerators: Int64 | None = Field(default=None, ge=0, description="Those of all pods together.")
     accelerator_seconds: Int64 | None = Field(
         default=None, ge=0, description="Seconds for which they were held, of all together."
@@ -42,6 +47,25 @@ class RecordSummary(WireModel):
     cause: str | None = Field(
         default=None, description="Why it failed, in one word, such as AcceleratorOutOfMemory or OOMKilled."
     )
+
+
+class RecordEventObject(WireModel):
+    """What an Event was about, in the namespace of the record."""
+
+    kind: str = Field(description="Such as TrainJob or Pod.")
+    name: str = Field(description="Name of what the Event was about.")
+
+
+class RecordEvent(WireModel):
+    """A Kubernetes Event, as it was when the record was written."""
+
+    type: str = Field(description="Normal or Warning.")
+    reason: str = Field(description="Why, in one word, such as FailedScheduling.")
+    message: str = Field(description="The same in a sentence.")
+    object: RecordEventObject = Field(description="What it was about.")
+    count: Int64 = Field(ge=1, description="How often it was.")
+    first_time: Time | None = Field(default=None, description="When it was first.")
+    last_time: Time | None = Field(default=None, description="When it was last.")
 
 
 class JobRecord(WireModel):
@@ -57,6 +81,11 @@ class JobRecord(WireModel):
     summary: RecordSummary = Field(description="What lists show.")
     progress: ProgressStatus | None = Field(
         default=None, description="The status of the job's last document. Absent in lists."
+    )
+    events: tuple[RecordEvent, ...] | None = Field(
+        default=None,
+        description="The last fifty Kubernetes Events about the job, the pod of rank 0 and the pod that"
+        " failed. Absent in lists.",
     )
 
 
