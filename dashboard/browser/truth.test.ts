@@ -69,6 +69,15 @@ test("a job that has not begun is not one that does not report", async () => {
   expect(await row.textContent()).not.toContain("Not reporting");
 });
 
+test("a job that reports steps and no metric is not told to install what it has", async () => {
+  const job = good();
+  job.says = { metrics: [] };
+  job.hasHistory = { attempts: [], progress: [], series: [] };
+  await show(pageOf(job));
+  await page.getByText("This job reports how far it is, and no metric.").waitFor();
+  expect(await page.getByText("pip install").count()).toBe(0);
+});
+
 test("the time that is left goes on between two reports, and past the end it says so", async () => {
   const job = good();
   job.says = { estimatedRemainingSeconds: 600, estimatedCompletionTime: ago(-600) };

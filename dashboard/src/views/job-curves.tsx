@@ -300,8 +300,16 @@ function NoCurves({ followed }: { followed: FollowedJob }) {
   return (
     <section class="panel teaching" aria-labelledby="no-metrics">
       <h2 id="no-metrics">No metrics</h2>
-      <p>This job has reported no metric. Three lines in the training loop are enough:</p>
-      <Code>{INSTRUMENT}</Code>
+      {document?.status.steps || document?.status.epochs ? (
+        <p>
+          This job reports how far it is, and no metric. With the reporter: <code>r.step(loss=…)</code>.
+        </p>
+      ) : (
+        <>
+          <p>This job has reported no metric. Three lines in the training loop are enough:</p>
+          <Code>{INSTRUMENT}</Code>
+        </>
+      )}
       <p>
         <a href={docsLink({ page: "instrument", at: "" })}>How to instrument a training</a>
       </p>
