@@ -318,8 +318,14 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         if announcer is not None:
             announcer.gone(ref)
 
+    def recalled(ref: JobRef) -> TrainingJob | None:
+        document = _find_document(jobs, ref)
+        return document.job if document is not None else None
+
     upstreams = Upstreams(
-        given.upstreams, changed=lambda resource, key: inventory.shown_elsewhere(resource, key)
+        given.upstreams,
+        changed=lambda resource, key: inventory.shown_elsewhere(resource, key),
+        recall=recalled,
     )
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone, elsewhere=upstreams.find)
     pod_lists = PodLists(cluster, inventory.all_pods)

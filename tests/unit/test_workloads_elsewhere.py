@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from visibility_api.jobs.job import Phase
+from tests.jobs import JOB
+from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.kube.client import KubeClient
 from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.workloads.description import MAX_MESSAGE_CHARACTERS
 from visibility_api.workloads.elsewhere import ShownJob, Upstreams, read
 
 TIME = "2026-11-26T12:00:00Z"
+BERT = JobRef(resource="trainjobs", namespace="team", name="bert", uid="u")
 
 
 def shown(status: dict[str, Any], *, created: str = TIME) -> ShownJob:
@@ -89,7 +94,7 @@ def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named(
     bert = "trainjobs", ("team", "bert")
 
     def message() -> str:
-        found = upstreams.find(*bert)
+        found = upstreams.find(BERT)
         return "" if found is None else found.decision.message
 
     async def run() -> None:
@@ -103,8 +108,71 @@ def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named(
         upstreams._change("east", "DELETED", later)
         assert message() == "It runs. Seen in cluster west."
         await upstreams._list("west", _of())
-        assert upstreams.find(*bert) is None
+        assert upstreams.find(BERT) is None
 
     asyncio.run(run())
     assert changed == [bert] * 4
     assert read(shown({"phase": "Running"})).decision.phase == Phase.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("message", "listed", "expected"),
+    [
+        ("It runs. Seen in cluster west.", [], "It runs. Seen in cluster west."),
+        ("Last seen in cluster west, which does not answer.", [], "Seen in cluster west."),
+        ("Seen in cluster west.", ["east"], "Seen in cluster west."),
+        ("Seen in cluster west.", ["west"], None),
+        ("Seen in cluster north.", [], None),  # it is followed no longer
+        ("kueue has not reported a running pod.", [], None),
+    ],
+)
+async def test_what_an_earlier_owner_has_shown_stays_until_its_cluster_is_listed(
+    message: str, listed: list[str], expected: str | None
+) -> None:
+    changed = list[tuple[str, tuple[str, str]]]()
+    client = KubeClient.__new__(KubeClient)
+    known = replace(JOB, ref=BERT, phase=Phase.RUNNING, message=message, runs_elsewhere=True)
+    upstreams = Upstreams(
+        {"west": client, "east": client}, lambda *id_: changed.append(id_), {BERT: known}.get
+    )
+    upstreams.find(BERT)
+    for name in listed:
+        await upstreams._list(name, _of())
+    assert changed == ([("trainjobs", ("team", "bert"))] if listed == ["west"] else [])
+    found = upstreams.find(BERT)
+    assert (found and (found.decision.phase, found.decision.message)) == (
+        expected and (Phase.RUNNING, expected)
+    )
+    assert upstreams.find(replace(BERT, uid="of its successor")) is None
+
+
+async def test_many_jobs_of_a_cluster_that_has_lost_them_hold_up_nothing_else() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    upstreams = Upstreams({"west": KubeClient.__new__(KubeClient)}, lambda *_id: time.sleep(0.001))
+    upstreams._shown["west"] = {("trainjobs", ("team", f"j{n}")): read(shown({})) for n in range(200)}
+    task = asyncio.create_task(others())
+    await upstreams._list("west", _of())
+    task.cancel()
+    assert turns > 5
+
+
+def test_a_hostile_cluster_neither_hides_where_a_job_runs_nor_gives_times_that_cannot_be_used() -> None:
+    said = {"phase": "Failed", "phaseMessage": "x" * 5000, "endTime": "9999-12-31T23:59:59-14:00"}
+    upstreams = Upstreams({"west": KubeClient.__new__(KubeClient)}, lambda *_id: None)
+    upstreams._change("west", "ADDED", shown(said, created="0001-01-01T00:00:00"))
+    found = upstreams.find(BERT)
+    assert found is not None
+    assert found.decision.message[:MAX_MESSAGE_CHARACTERS].endswith("x Seen in cluster west.")
+    assert found.decision.since is None
+    utc = read(shown({"phase": "Failed", "endTime": "2026-11-26T12:00:00"})).decision.since
+    assert utc is not None
+    assert utc.tzinfo is not None
+    upstreams._watches["west"].health.last_error = "HTTP 403: no\n[-]ping failed"
+    assert upstreams.faults == ["west: HTTP 403: no [-]ping failed"]

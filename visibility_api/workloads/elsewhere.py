@@ -8,6 +8,7 @@ of the kubeconfig that is given for it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterable, Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -16,11 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from visibility_api.errors.text import harmless
-from visibility_api.jobs.job import Phase
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.watch import Watch
 from visibility_api.reports.document import Progress, Refusal, State
-from visibility_api.reports.fields import MAX_INTEGER, MAX_MESSAGE_CHARACTERS
+from visibility_api.reports.fields import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, within_times
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, fit
 
 from .kind import PhaseDecision
@@ -31,6 +33,8 @@ PATH = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
 DOWN_S = 60.0  # a cluster that has not answered for so long is named in the jobs' messages
 CHECK_S = 5.0
 FIRST_LISTS_S = 5.0  # jobs of this cluster are listed so long after the start, if another is not by then
+MAX_SAID_CHARACTERS = 700  # of a message, which with the name of the cluster fits in a document
+_SEEN = re.compile(r"(.*?) ?(?:Seen|Last seen) in cluster (\S+?)(?:, which does not answer)?\.", re.DOTALL)
 _PHASES = {str(phase): phase for phase in Phase}
 _STATES: Mapping[Phase, State] = {Phase.SUCCEEDED: "completed", Phase.FAILED: "failed"}
 
@@ -84,10 +88,20 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 
 
 class Upstreams:
-    """The other clusters, by name. `changed` is called with each job that one of them shows otherwise."""
+    """The other clusters, by name. `changed` is called with each job that one of them shows otherwise.
 
-    def __init__(self, clients: Mapping[str, KubeClient], changed: Callable[[str, Key], None]) -> None:
-        self._changed = changed
+    `recall` returns a job as it was shown last, perhaps by an earlier owner. That counts until its cluster is
+    listed.
+    """
+
+    def __init__(
+        self,
+        clients: Mapping[str, KubeClient],
+        changed: Callable[[str, Key], None],
+        recall: Callable[[JobRef], TrainingJob | None] = lambda _ref: None,
+    ) -> None:
+        self._changed, self._recall = changed, recall
+        self._recalled: dict[str, set[Id]] = {name: set() for name in clients}  # of those not listed yet
         self._shown: dict[str, dict[Id, Elsewhere]] = {name: {} for name in clients}
         self._watches = {
             name: Watch(
@@ -102,27 +116,40 @@ class Upstreams:
         }
         self._down: frozenset[str] = frozenset()
 
-    def find(self, resource: str, key: Key) -> Elsewhere | None:
+    def find(self, ref: JobRef) -> Elsewhere | None:
         """What is shown of this job; the newest of that name, where several clusters have one."""
+        id_ = ref.resource, (ref.namespace, ref.name)
         found = [
             (shown.created_at.timestamp() if shown.created_at else 0.0, name, shown)
             for name, jobs in self._shown.items()
-            if (shown := jobs.get((resource, key))) is not None
+            if (shown := jobs.get(id_)) is not None
         ]
-        if not found:
+        if found:
+            _, name, shown = max(found, key=lambda each: each[:2])
+        elif (recalled := self._find_recalled(ref)) is not None:
+            name, shown = recalled
+            self._recalled[name].add(id_)
+        else:
             return None
-        _, name, shown = max(found, key=lambda each: each[:2])
         where = f"Seen in cluster {name}."
         if name in self._down:
             where = f"Last seen in cluster {name}, which does not answer."
-        message = " ".join(filter(None, (shown.decision.message, where)))
+        message = " ".join(filter(None, (shown.decision.message[:MAX_SAID_CHARACTERS], where)))
         return replace(shown, decision=replace(shown.decision, message=message))
+
+    def _find_recalled(self, ref: JobRef) -> tuple[str, Elsewhere] | None:
+        job = self._recall(ref) if self._recalled else None
+        seen = _SEEN.fullmatch(job.message) if job is not None and job.runs_elsewhere else None
+        if job is None or seen is None or seen[2] not in self._recalled:
+            return None
+        decision = PhaseDecision(job.phase, job.reason, seen[1], job.ended_at)
+        return seen[2], Elsewhere(decision, None, None)
 
     @property
     def faults(self) -> list[str]:
         """Of each cluster that cannot be read at present, why."""
         return [
-            f"{name}: {watch.health.last_error}"
+            f"{name}: {harmless(watch.health.last_error)}"
             for name, watch in self._watches.items()
             if watch.health.last_error
         ]
@@ -146,16 +173,18 @@ class Upstreams:
                 down = frozenset(name for name, each in self._watches.items() if each.health.is_down(DOWN_S))
                 changed, self._down = down ^ self._down, down
                 for name in changed:
-                    for resource, key in tuple(self._shown[name]):
-                        self._changed(resource, key)
+                    async for id_ in in_slices({*self._shown[name], *self._recalled.get(name, ())}):
+                        self._changed(*id_)
 
     async def _list(self, name: str, found: AsyncIterable[ShownJob]) -> None:
         listed = set[Id]()
         async for job in found:
             listed.add(job.id)
             self._change(name, "MODIFIED", job)
-        for id_ in self._shown[name].keys() - listed:
+        async for id_ in in_slices(self._shown[name].keys() - listed):
             del self._shown[name][id_]
+            self._changed(*id_)
+        async for id_ in in_slices(self._recalled.pop(name, set()) - listed):
             self._changed(*id_)
 
     def _change(self, name: str, change: str, job: ShownJob) -> None:
@@ -172,10 +201,16 @@ def read(job: ShownJob) -> Elsewhere:
     shown = job.status
     phase = _PHASES.get(shown.phase, Phase.UNKNOWN)
     return Elsewhere(
-        PhaseDecision(phase, shown.phase_reason or "SeenElsewhere", shown.phase_message, shown.end_time),
+        PhaseDecision(
+            phase, shown.phase_reason or "SeenElsewhere", shown.phase_message, _moment(shown.end_time)
+        ),
         _report(shown, phase),
-        job.metadata.creation_timestamp,
+        _moment(job.metadata.creation_timestamp),
     )
+
+
+def _moment(said: datetime | None) -> datetime | None:
+    return None if said is None else within_times(said)
 
 
 def _report(shown: Shown, phase: Phase) -> Progress | None:

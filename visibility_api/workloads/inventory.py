@@ -55,7 +55,7 @@ class Inventory:
         *,
         on_job: Callable[[TrainingJob, Observation | None], None],
         on_gone: Callable[[JobRef], None],
-        elsewhere: Callable[[str, Key], Elsewhere | None] = lambda _resource, _key: None,
+        elsewhere: Callable[[JobRef], Elsewhere | None] = lambda _ref: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._on_job = on_job
@@ -220,7 +220,9 @@ class Inventory:
         end = true_condition(conditions := kind.conditions(source), "Failed")
         end = end or true_condition(conditions, kind.success)
         parts = _Parts(self._caches, key[0], ended_at=end.last_transition_time if end is not None else None)
-        shown = self._elsewhere(*id_)
+        shown = self._elsewhere(
+            JobRef(resource=id_[0], namespace=key[0], name=key[1], uid=source.metadata.uid)
+        )
         decision = shown.decision if shown is not None else None
         after = describe_job(kind, source, parts, self._said.get(id_, _NOTHING), decision)
         if not after.initializers:
