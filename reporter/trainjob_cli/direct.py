@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Tuple
 from urllib.parse import quote, urlencode
 
 from trainjob_client.connection import USER_AGENT, Connection
+from trainjob_client.errors import ConfigError
 from trainjob_client.requests import Answer, Call
 from trainjob_client.sending import SILENCE_S, Sender
 
@@ -19,7 +20,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 class Direct(Sender):
     """Connections are kept, one for each thread that sends at the same time."""
 
-    faults = (OSError, HTTPException)
+    faults = (OSError, HTTPException, zlib.error)
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -39,7 +40,12 @@ class Direct(Sender):
     ) -> Iterator[Tuple[int, Dict[str, str], Iterator[bytes]]]:
         if self.connection.prepare():
             self.close()
-        link, response = self._ask(call, timeout_s)
+        try:
+            link, response = self._ask(call, timeout_s)
+        except ValueError as error:  # of a host or a header: it would say so each time
+            if isinstance(error, self.faults):  # a certificate's
+                raise
+            raise ConfigError(f"The kubeconfig or a flag is of no use for a request: {error}.") from error
         is_over = False
         try:
             headers = {name.lower(): value for name, value in response.getheaders()}
@@ -104,6 +110,8 @@ def _chunks(response: HTTPResponse, is_gzip: bool) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(_GZIP) if is_gzip else None
     while chunk := response.read1(1 << 18):
         yield chunk if unpacker is None else unpacker.decompress(chunk)
+    if unpacker is not None and not unpacker.eof:
+        raise IncompleteRead(b"")
     if response.length:  # is still to come; of chunks it tells by itself
         raise IncompleteRead(b"", response.length)
     response.read()  # nothing more: the connection may be used again

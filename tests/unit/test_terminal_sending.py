@@ -16,7 +16,7 @@ import pytest
 from trainjob_cli.api import Api
 from trainjob_cli.direct import Direct
 from trainjob_client.connection import Connection
-from trainjob_client.errors import UnreachableError
+from trainjob_client.errors import ConfigError, UnreachableError
 from trainjob_client.kubeconfig import Context
 from trainjob_client.requests import Answer, Call
 from trainjob_client.session import Session
@@ -79,6 +79,8 @@ def of(session: Direct, path: str = "/apis", **more: Any) -> Any:
         (b"Content-Length: 9\r\n\r\none\ntwo\n", None),
         (b"Transfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n", None),
         (b"Transfer-Encoding: chunked\r\n\r\n9\r\none\n", None),
+        (b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\none\ntwo\n", None),
+        (b"Content-Encoding: gzip\r\n\r\n" + ZIPPED[:-9], None),
     ],
 )
 def test_an_answer_comes_whole_or_is_no_answer_and_a_stream_ends_at_the_cut(
@@ -99,7 +101,7 @@ def test_an_answer_comes_whole_or_is_no_answer_and_a_stream_ends_at_the_cut(
         assert expected is not None
     except UnreachableError:
         assert expected is None
-    assert lines in ([b"one", b"two"], [b"one"])
+    assert lines in ([b"one", b"two"], [b"one"], [])
 
 
 def test_a_connection_is_kept_and_one_that_the_server_has_closed_is_made_anew(server: Server) -> None:
@@ -124,6 +126,24 @@ def test_who_does_not_answer_is_told_once_and_not_waited_for_without_end(server:
     assert "timed out" in str(of(session, timeout_s=0.05))
     server.close()
     assert "refused" in str(of(session))
+
+
+@pytest.mark.parametrize(
+    ("address", "user"),
+    [
+        ("http://a..b", {}),
+        ("http://127.0.0.1:PORT/\u00fc", {}),
+        ("http://127.0.0.1:PORT", {"as": "jane\nX: y"}),
+        ("http://127.0.0.1:PORT", {"as": "jane", "as-user-extra": {"\u00fc": ["a"]}}),
+    ],
+)
+def test_what_no_request_can_say_is_a_fault_of_the_configuration(
+    server: Server, address: str, user: dict[str, Any]
+) -> None:
+    server.answer((OK,))
+    session = Direct(Connection(Context({"server": address.replace("PORT", str(server.port))}, user)))
+    with pytest.raises(ConfigError, match="of no use"):
+        of(session)
 
 
 @pytest.mark.parametrize(
