@@ -8,7 +8,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from tests.service.tls_server import until
 from visibility_api.jobs.job import JobRef
+from visibility_api.replication import moving
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.role import Others, Role
 from visibility_api.store.job_log import JobLog
@@ -162,3 +166,30 @@ def test_a_replica_is_out_of_sync_only_while_another_one_owns_the_jobs_and_is_no
     lease.failing_s = 20.0  # kube-apiserver is away: nobody may own them
     assert role.out_of_sync_s == 0
     assert Role(jobs, lambda _may: Term(asyncio.Queue()), others=None).out_of_sync_s == 0
+
+
+async def test_who_has_followed_a_stream_owns_nothing_until_it_has_read_nats_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the bucket would keep what it had before."""
+    monkeypatch.setattr(moving, "NOBODY_WRITES_S", 0.0)
+    monkeypatch.setattr(moving, "LOOK_S", 0.001)
+    wait, reads, forgotten = asyncio.Event().wait, 0, asyncio.Event()
+
+    async def read() -> None:
+        nonlocal reads
+        reads += 1
+        await wait()
+
+    nats = SimpleNamespace(run=read, owner=None, fault=None, lost_at=None, forget=forgotten.set)
+    peers = SimpleNamespace(run=wait, owner=None, fault=None, lost_at=None, must_list=False)
+    follower = moving.MovingFollower(cast(Any, nats), cast(Any, peers), is_owned=lambda: True)
+    task = asyncio.create_task(follower.run())
+    peers.owner = Address("10.0.0.7", 10250)
+    await until(lambda: follower.owner is not None)
+    peers.owner = None
+    assert follower.fault is not None
+    await forgotten.wait()
+    await until(lambda: reads == 2)
+    assert follower.fault is None
+    task.cancel()

@@ -14,7 +14,7 @@ import structlog
 from .addresses import Address
 from .follower import Follower, FollowLimits
 from .nats_client import Refused, Unavailable
-from .nats_follower import NatsFollower
+from .nats_follower import NOT_READ, NatsFollower
 from .nats_log import LOST_S
 
 log = structlog.get_logger("visibility.store")
@@ -56,7 +56,7 @@ class MovingFollower:
 
     @property
     def fault(self) -> str | None:
-        return self._now.fault
+        return self._nats.fault if self._now is self._nats else NOT_READ  # it must be read before it is owned
 
     async def run(self) -> None:
         """Never raises for what another replica or NATS does."""
@@ -89,13 +89,9 @@ class MovingFollower:
 
     async def _is_streamed(self) -> bool:
         """Whether a replica streams its log; False as soon as somebody writes to NATS."""
-        while self._nobody_writes():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._peers.changed.wait()
-            if self._peers.owner is not None:
-                return True
-        return False
+        while self._nobody_writes() and self._peers.owner is None:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(LOOK_S)
+        return self._peers.owner is not None
 
     async def _until_in_nats(self) -> None:
         """Until it streams no more, or its log is whole in NATS."""
