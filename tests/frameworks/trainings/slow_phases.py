@@ -120,6 +120,7 @@ PHASES = (
 
 
 def hurry() -> None:
+    heartbeat.INTERVAL_S /= SCALE
     heartbeat.QUIET_S /= SCALE
     heartbeat.STACK_INTERVAL_S /= SCALE
     heartbeat.IDLE_INTERVAL_S /= SCALE
