@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.jobs import NOW, RANK0, document
-from visibility_api.archive.backlog import MAX_WAITING_BYTES, Backlog
+from visibility_api.archive.backlog import MAX_WAITING_BYTES, Backlog, Encoded, Waiting
 from visibility_api.archive.bucket import MAX_OBJECT_BYTES, Bucket, Unavailable
 from visibility_api.archive.index import MAX_INDEX_BYTES, Line, place_of, read_lines, write_lines
 from visibility_api.archive.keeper import AT_ONCE, DROPPED, SETTLED_S, Keeper, Retention
@@ -281,6 +281,13 @@ async def test_of_deleted_jobs_a_bounded_number_of_bytes_waits_and_who_has_most_
     await past.settle()
     assert len(await past.names("team-b")) == 1
     assert "job-1-uid-of-t" not in await past.names()
+
+
+def test_a_job_that_is_deleted_in_two_terms_counts_once() -> None:
+    backlog, job = Backlog(), document().job
+    kept = Waiting(job.ref, job.created_at, Encoded(b"{}", bytes(MAX_WAITING_BYTES // 2 + 1)))
+    assert backlog.add(kept) == backlog.add(kept) == []
+    assert backlog.take(job.ref) == kept
 
 
 async def test_a_flood_of_one_namespace_holds_up_no_record_of_another(

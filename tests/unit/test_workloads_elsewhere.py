@@ -171,6 +171,8 @@ def test_a_hostile_cluster_neither_hides_where_a_job_runs_nor_gives_times_that_c
     assert found is not None
     assert found.decision.message[:MAX_MESSAGE_CHARACTERS].endswith("x Seen in cluster west.")
     assert found.decision.since is None
+    kept = read(shown({"phaseReason": "y" * 10**6, "phaseMessage": "x" * 10**6})).decision
+    assert len(kept.reason) + len(kept.message) < 2 * MAX_MESSAGE_CHARACTERS
     utc = read(shown({"phase": "Failed", "endTime": "2026-11-26T12:00:00"})).decision.since
     assert utc is not None
     assert utc.tzinfo is not None

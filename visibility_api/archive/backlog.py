@@ -56,6 +56,8 @@ class Backlog:
     def add(self, kept: Waiting) -> list[JobRef]:
         """Which ones are lost for it."""
         namespace = kept.ref.namespace
+        if kept.ref in self:
+            self.take(kept.ref)
         self._of.setdefault(namespace, {})[kept.ref] = kept
         self._bytes[namespace] += kept.size_bytes
         lost: list[JobRef] = []

@@ -33,7 +33,7 @@ PATH = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
 DOWN_S = 60.0  # a cluster that has not answered for so long is named in the jobs' messages
 CHECK_S = 5.0
 FIRST_LISTS_S = 5.0  # jobs of this cluster are listed so long after the start, if another is not by then
-MAX_SAID_CHARACTERS = 700  # of a message, which with the name of the cluster fits in a document
+MAX_SAID_CHARACTERS = 700  # of a text that is kept: with the name of the cluster it fits in a document
 _SEEN = re.compile(r"(.*?) ?(?:Seen|Last seen) in cluster (\S+?)(?:, which does not answer)?\.", re.DOTALL)
 _PHASES = {str(phase): phase for phase in Phase}
 _STATES: Mapping[Phase, State] = {Phase.SUCCEEDED: "completed", Phase.FAILED: "failed"}
@@ -134,7 +134,7 @@ class Upstreams:
         where = f"Seen in cluster {name}."
         if name in self._down:
             where = f"Last seen in cluster {name}, which does not answer."
-        message = " ".join(filter(None, (shown.decision.message[:MAX_SAID_CHARACTERS], where)))
+        message = " ".join(filter(None, (shown.decision.message, where)))
         return replace(shown, decision=replace(shown.decision, message=message))
 
     def _find_recalled(self, ref: JobRef) -> tuple[str, Elsewhere] | None:
@@ -202,7 +202,10 @@ def read(job: ShownJob) -> Elsewhere:
     phase = _PHASES.get(shown.phase, Phase.UNKNOWN)
     return Elsewhere(
         PhaseDecision(
-            phase, shown.phase_reason or "SeenElsewhere", shown.phase_message, _moment(shown.end_time)
+            phase,
+            shown.phase_reason[:MAX_SAID_CHARACTERS] or "SeenElsewhere",
+            shown.phase_message[:MAX_SAID_CHARACTERS],
+            _moment(shown.end_time),
         ),
         _report(shown, phase),
         _moment(job.metadata.creation_timestamp),
