@@ -88,14 +88,14 @@ def push_all(server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PA
         for connection, sent in batch:
             connection.sendall(sent)
         for connection, _ in batch:
-            _expect_200(connection)
+            expect_200(connection)
     spent_s = cpu_s(server.pid) - cpu
     for connection in sockets:
         connection.close()
     return 1e6 * spent_s / len(numbers)
 
 
-def _expect_200(connection: ssl.SSLSocket) -> None:
+def expect_200(connection: ssl.SSLSocket) -> None:
     received = b""
     while b"\r\n\r\n" not in received:
         received += connection.recv(65536)
