@@ -15,6 +15,7 @@ from tests.jobs import JOB
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.kube.client import KubeClient
 from visibility_api.reports.fields import MAX_METRICS
+from visibility_api.workloads import elsewhere
 from visibility_api.workloads.description import MAX_MESSAGE_CHARACTERS
 from visibility_api.workloads.elsewhere import ShownJob, Upstreams, read
 
@@ -178,3 +179,18 @@ def test_a_hostile_cluster_neither_hides_where_a_job_runs_nor_gives_times_that_c
     assert utc.tzinfo is not None
     upstreams._watches["west"].health.last_error = "HTTP 403: no\n[-]ping failed"
     assert upstreams.faults == ["west: HTTP 403: no [-]ping failed"]
+
+
+def test_of_a_cluster_a_bounded_number_of_jobs_is_kept_and_that_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(elsewhere, "MAX_JOBS", 1)
+    upstreams = Upstreams({"west": KubeClient.__new__(KubeClient)}, lambda *_id: None)
+    first = shown({"phase": "Running"})
+    other = msgspec.structs.replace(first, job_ref=msgspec.structs.replace(first.job_ref, name="gpt"))
+    for job in (first, other, shown({"phase": "Failed"})):
+        upstreams._change("west", "MODIFIED", job)
+    assert {id_: each.decision.phase for id_, each in upstreams._shown["west"].items()} == {
+        first.id: Phase.FAILED
+    }
+    assert upstreams.faults == ["west: only 1 of its jobs are read"]

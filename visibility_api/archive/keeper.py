@@ -357,7 +357,11 @@ class Keeper:
     async def _with_events(self, ref: JobRef, encoded: Encoded) -> bytes:
         if self._read_events is None or self._clock() >= self._events_until:
             return encoded.record
-        events = await self._read_events(ref, encoded.pods)
+        try:
+            events = await self._read_events(ref, encoded.pods)
+        except Exception as error:  # of one job: decision 0005
+            log.error("events of a job not archived", job=str(ref), **describe_fault(error))
+            return encoded.record
         return encoded.record if len(events) < 3 else b'%s,"events":%s}' % (encoded.record[:-1], events)
 
     async def _aside(self, place: Place, function: Callable[[A], T], argument: A) -> T:

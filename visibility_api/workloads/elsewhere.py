@@ -33,6 +33,7 @@ PATH = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
 DOWN_S = 60.0  # a cluster that has not answered for so long is named in the jobs' messages
 CHECK_S = 5.0
 FIRST_LISTS_S = 5.0  # jobs of this cluster are listed so long after the start, if another is not by then
+MAX_JOBS = 50_000  # of one cluster: 75 MB
 MAX_SAID_CHARACTERS = 700  # of a text that is kept: with the name of the cluster it fits in a document
 _SEEN = re.compile(r"(.*?) ?(?:Seen|Last seen) in cluster (\S+?)(?:, which does not answer)?\.", re.DOTALL)
 _PHASES = {str(phase): phase for phase in Phase}
@@ -147,12 +148,13 @@ class Upstreams:
 
     @property
     def faults(self) -> list[str]:
-        """Of each cluster that cannot be read at present, why."""
-        return [
-            f"{name}: {harmless(watch.health.last_error)}"
+        """Of each cluster that cannot be read at present, or not whole, why."""
+        full = f"only {MAX_JOBS} of its jobs are read"
+        found = {
+            name: watch.health.last_error or (full if len(self._shown[name]) >= MAX_JOBS else "")
             for name, watch in self._watches.items()
-            if watch.health.last_error
-        ]
+        }
+        return [f"{name}: {harmless(why)}" for name, why in found.items() if why]
 
     async def listed(self) -> None:
         """Returns when each was listed or has refused, and after FIRST_LISTS_S at the latest: what runs
@@ -191,8 +193,10 @@ class Upstreams:
         jobs, id_ = self._shown[name], job.id
         if change == "DELETED":
             jobs.pop(id_, None)
-        else:
+        elif id_ in jobs or len(jobs) < MAX_JOBS:
             jobs[id_] = read(job)
+        else:
+            return
         self._changed(*id_)
 
 
