@@ -164,7 +164,7 @@ def test_an_asynchronous_save_of_lightning_counts_when_it_is_complete(
     trainer.fit(Digits(), loader())
     assert seen == [False]
     assert progress.last["checkpoint"]["step"] == 6
-    assert spent(progress)["checkpointSave"] < SLOW_S
+    assert spent(progress).get("checkpointSave", 0.0) < SLOW_S
 
 
 def test_an_asynchronous_save_of_lightning_that_fails_is_no_checkpoint(
