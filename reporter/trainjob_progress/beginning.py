@@ -233,6 +233,8 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
     if reporter._counts:
         outer._try_again()
         outer._begin_round()
+        if outer._is_loop:
+            outer._expect(reporter)
     run.levels.append(reporter)
 
 

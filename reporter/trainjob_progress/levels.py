@@ -68,10 +68,10 @@ class Level:
         self._cut_steps: Optional[int] = None  # of each of these; 0: they differ
         self._is_short = False  # the last one was, and that is not usual here
 
-    def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:  # noqa: ARG002 — as below
+    def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
         before = find_rounds_before(self)
-        self._inner = inner
+        self._inner, inner.key = inner, key
         self._inner_done += before * (inner.total_steps or 0) + (inner.step or 0)
         self._inner_epochs += before * (inner.total_epochs or 0) + (inner.epoch or 0)
         self._rounds_before = 0
@@ -101,9 +101,22 @@ class Level:
         self._is_short = False
 
     def _leave_round(self) -> bool:
-        """The loop is left by `break` or `return`. Whether its last round is not done, as the loop inside of
-        it was left as well."""
-        return self._is_short and self._inner_round == self._rounds
+        """The loop is left by `break` or `return`. Whether its last round is not done: the loop inside of it
+        was left as well, or had not begun. The round before is not done either if it was left in that one."""
+        rounds = self._rounds
+        if self._inner_round == rounds:
+            return self._is_short
+        if self._inner is None or self._has_evaluations:
+            return False
+        if self._is_short and self._inner_round == rounds - 1:
+            self._step -= 1
+        return True
+
+    def _expect(self, inner: Level) -> None:
+        """In a loop that begins inside, the same will run as in the one before it."""
+        last = self._inner
+        if inner._is_loop and inner._inner is None and last is not None and last.key == inner._key:
+            inner._inner = last.inside
 
     def _set_key(self, place: object) -> Key:
         """By what the level around it knows it again: `epoch 1` and `epoch 2` are one."""

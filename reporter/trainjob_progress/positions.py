@@ -11,13 +11,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Sequence
 
-    from .levels import Level
+    from .levels import Key, Level
 
 
 class Position:
     """How far a run has come; None = not known."""
 
-    __slots__ = ("epoch", "is_cut", "step", "total_epochs", "total_steps")
+    __slots__ = ("epoch", "inside", "is_cut", "key", "step", "total_epochs", "total_steps")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class Position:
         self.epoch = epoch
         self.total_epochs = total_epochs
         self.is_cut = False  # a loop that was left here, before its end, without an exception
+        self.inside: Optional[Position] = None  # of what ran in it last
+        self.key: Optional[Key] = None  # of a loop that has ended: what it was to the one around it
 
     @property
     def is_at_end(self) -> bool:
@@ -63,7 +65,9 @@ def find_position(levels: Sequence[Level]) -> Position:
     total = _plan(level, inner, before)
     if total is not None and level._is_mostly_cut and (inner is not None or level._unfinished):
         total = max(total, step + 1)  # this round is longer than most, and not over
-    return Position(step, total, *_epochs(level, inner, known))
+    position = Position(step, total, *_epochs(level, inner, known))
+    position.inside = known
+    return position
 
 
 def find_rounds_before(level: Level) -> int:

@@ -273,6 +273,66 @@ for epoch in track(range(10)):
     for item in track(range(20)): pass
     if epoch == 3: break
 """: ("", ("stopped", 80, 200, 4)),
+    # Left at the top of an epoch, before its inner loop: that one is not done either.
+    """
+for epoch in track(range(10)):
+    if epoch == 3: break
+    for item in track(range(20)): pass
+""": ("", ("stopped", 60, 200, 3)),
+    """
+def train():
+    for epoch in track(range(10)):
+        if epoch == 3: return
+        for item in track(range(20)): yield item
+for item in train(): pass
+""": ("", ("stopped", 60, 200, 3)),
+    """
+for epoch in track(range(10)):
+    if epoch == 3: break
+    for item in track(range(20), desc="training"): pass
+    for item in track(range(3), desc="validation"): pass
+""": ("", ("stopped", 60, 200, 3)),
+    """
+steps = 0
+for epoch in track(range(10)):
+    if steps == 25: break
+    for item in track(range(10)):
+        steps += 1
+        if steps == 25: break
+""": ("", ("stopped", 25, 100, 2)),
+    """
+for epoch in track(range(6)):
+    if epoch == 4: continue
+    for item in track(range(10)): pass
+""": ("", ("finished", 50, 50, 6)),
+    """
+for step in track(range(50)):
+    if step == 10: break
+    if step % 5 == 4:
+        for item in track(range(3)): pass
+""": ("", ("stopped", 11, 50, None)),
+    **{
+        f"""
+def train():
+    for stage in track(range(3)):
+        for epoch in track(range(4)):
+            if (stage, epoch) == ({stage}, {epoch}): return
+            for item in track(range(5)): pass
+train()
+""": ("", ("stopped", 20 * stage + 5 * epoch, 60, 4 * stage + epoch))
+        for stage, epoch in ((1, 0), (1, 1), (2, 2))
+    },
+    """
+for stage in track(range(3)):
+    for epoch in track(range(4)):
+        current().flush(60)
+        shown = sink.last.step, sink.last.total_steps, sink.last.epoch, sink.last.total_epochs
+        done = 4 * stage + epoch - 3 * (stage == 2)
+        all = 9 if stage == 2 else 12
+        assert done == 0 or shown == (5 * done, 5 * all, done, all), (stage, epoch, shown)
+        if (stage, epoch) == (1, 1): break
+        for item in track(range(5)): pass
+""": ("", ("finished", 45, 45, 9)),
     # Where that is usual, such an epoch is done, and those to come are as long.
     """
 for epoch in track(range(4)):
