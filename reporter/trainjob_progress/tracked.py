@@ -185,8 +185,8 @@ class Track(Reporter, Over[T]):
         levels = self._run.levels
         for level in reversed(levels[levels.index(self) + 1 :] if self in levels else ()):
             if isinstance(level, Track) and level._is_iterating:  # Python 3.13 drops the outer one first
-                is_done = has_run and level._is_in_body and level._accumulate == 1
-                level._step += is_done and not level._leave_round()
+                if has_run and level._is_in_body and level._accumulate == 1 and not level._leave_round():
+                    level._step += 1
                 level._is_cut = True
                 level._close()
 

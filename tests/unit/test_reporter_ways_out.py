@@ -301,6 +301,17 @@ for epoch in track(range(10)):
         if steps == 25: break
 """: ("", ("stopped", 25, 100, 2)),
     """
+def train():
+    steps = 0
+    for stage in track(range(3)):
+        for epoch in track(range(4)):
+            if steps == 33: return
+            for item in track(range(5)):
+                steps += 1
+                if steps == 33: break
+train()
+""": ("", ("stopped", 33, 60, 6)),
+    """
 for epoch in track(range(6)):
     if epoch == 4: continue
     for item in track(range(10)): pass
