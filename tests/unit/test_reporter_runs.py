@@ -60,6 +60,19 @@ def test_a_retry_shows_the_attempt_that_failed(sink: MemorySink) -> None:
     assert sink.last.message == "earlier: an attempt failed at 60/200"
 
 
+def test_an_evaluation_after_a_training_that_was_preempted_says_so(sink: MemorySink) -> None:
+    def train() -> None:
+        for item in track(range(50)):
+            if item == 11:
+                current()._run._terminate(is_end=False)  # the program's own handler of SIGTERM sets a flag
+                break
+
+    train()
+    for _ in track(range(3), desc="eval"):
+        pass
+    assert sink.last.message == "eval; earlier: an attempt preempted at 12/50"
+
+
 def test_retries_in_a_loop_show_the_attempts_that_failed(sink: MemorySink) -> None:
     """Seen: no message at all from Python 3.11 on."""
 
