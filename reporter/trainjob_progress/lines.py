@@ -75,6 +75,17 @@ _BESIDE = lazily(
     r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
     re.IGNORECASE,
 )
+# Whole parts of a line that are a number and its unit: `| 12.3K tok/s |`, `, 123ms/step,`, `- ETA 1h 20m`.
+_PART_BESIDE = lazily(
+    r"(?:\||[,;](?=\s)|\s-(?=\s)|\t)\s{0,4}(?:\d[\d,]{0,12}(?:\.\d{1,9})?\s?(?:%\s?)?[a-z]{1,12}"
+    r"(?:\s[a-z]{1,12})?(?:/[a-z]{1,12})?|eta:?\s(?:\d{1,9}(?::\d\d){1,2}|\d{1,9}[dhms](?:\s?\d{1,2}[hms]){0,3}))"
+    r"(?=\s{0,4}(?:$|[|;\t]|,\s)|\s{1,4}-\s)",
+    re.IGNORECASE,
+)
+_OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
+_THOUSANDS = lazily(  # `step:1K` of LeRobot
+    rf"(?<![\w./-])(?i:({'|'.join(sorted(COUNTS))}))(\s?[=:]\s?|\s{{1,4}})(\d{{1,6}}(?:\.\d{{1,3}})?)([kKM])(?![\w.])"
+)
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
 _TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
 _RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
@@ -238,6 +249,10 @@ class LineReader:
         epoch, epochs = self._bars.named or self._named or (0, None)
         return None if epochs is None else (epoch, epochs + (epoch > epochs))
 
+    def find_headed(self) -> Optional[int]:
+        """The epoch that has begun, from 1, where a line of its own has said so and no bar how far it is."""
+        return self._epoch if self._epochs and self._batches is None else None
+
     def _beside_lines(self, fields: Fields) -> Fields:
         """A bar is drawn ten times a second; a line that was printed meanwhile knows more."""
         said, drawn = self._said_step or 0, fields.get("step")
@@ -298,7 +313,7 @@ class LineReader:
             _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
         ):
             return {}
-        pairs = [pair for pair in pairs if not is_place(pair, text)]
+        pairs = _with_totals([pair for pair in pairs if not is_place(pair, text)], text)
         position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
         if position is None:
             pairs = _name_aside(pairs, text)
@@ -350,6 +365,8 @@ class LineReader:
         """Whether a line says little else: prose, or a configuration, may have a number in it. One that has
         the form of an earlier one does, though its numbers are longer."""
         said = sum(pair.length for pair in pairs)
+        if _begins_with_position(pairs, text):
+            text = _PART_BESIDE.sub("", text)
         if said >= 0.6 * len(_FILLING.sub("", text)):
             is_much, left = True, text
         else:
@@ -501,8 +518,37 @@ def _message(line: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """With numbers in place of arrays of one."""
+    """With numbers in place of arrays of one, and of counts that are cut to thousands."""
+    if "K" in text or "k" in text or "M" in text:
+        text = _THOUSANDS.sub(_write_out, text)
     return _ARRAY.sub(r"\1", text) if "(" in text else text
+
+
+def _write_out(match: re.Match[str]) -> str:
+    name, sign, count, unit = match.groups()
+    return f"{name}{sign}{round(float(count) * (1_000_000 if unit == 'M' else 1000))}"
+
+
+def _begins_with_position(pairs: list[Pair], text: str) -> bool:
+    """Whether a line says first where the run stands, and then a measurement."""
+    first, *more = pairs
+    begins = first.name.lower() in COUNTS and not re.search(r"\w", text[: first.start])
+    return begins and any(pair.name.lower() not in COUNTS and isinstance(pair.value, float) for pair in more)
+
+
+def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:
+    """`Epoch 3 of 5, loss 0.5`. Without a measurement it may be anything else: `Step 2 of 5: done`."""
+    counted = {"batch", *COUNTS}
+    if " of " not in text or all(pair.name.lower() in counted for pair in pairs):
+        return pairs
+    return [
+        pair._replace(total=of.group(1))
+        if pair.total is None
+        and pair.name.lower() in counted
+        and (of := _OF.match(text, pair.start + pair.length))
+        else pair
+        for pair in pairs
+    ]
 
 
 def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:

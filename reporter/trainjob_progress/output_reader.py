@@ -69,8 +69,15 @@ class Reader:
             self._report(output.screen.end())
 
     def find_ending(self) -> Optional[Literal["completed", "stopped"]]:
-        """Of a command that has ended well. Its end says how many epochs there were that count from 0."""
+        """Of a command that has ended well. Its end says how many epochs there were that count from 0, and
+        that the epoch is done that had a headline."""
         epochs, found = self._positions["epoch"], self._lines.find_end()
+        headed = self._lines.find_headed()
+        if found is None and headed is not None and self._reporter._epoch == headed - 1:
+            is_near_end = self._is_near_end
+            is_whole = headed == epochs.total and not self._positions["step"].total
+            self._reporter.update(epoch=headed, total_steps=self._reporter._step if is_whole else None)
+            return "completed" if is_near_end else None
         if found is None or epochs.total not in (None, 0, found[1]):
             return "completed" if self._is_near_end else None
         done, planned = found

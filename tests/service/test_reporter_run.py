@@ -240,6 +240,33 @@ def test_a_commands_end_says_how_many_epochs_there_were_that_count_from_0(
     assert (document["ending"], document["epoch"], document.get("totalEpochs")) == (ending, epoch, total)
 
 
+TUTORIAL = "Epoch {}/10\n----------\ntrain Loss: 0.3 Acc: 0.9\nval Loss: 0.4 Acc: 0.8\n"
+BAR = (
+    "Epoch {}/10\n\r 50%|█    | 10/20 [00:05<00:05,  1.00it/s]\r100%|█████| 20/20 [00:10<00:00,  1.00it/s]\n"
+)
+KERAS = "Epoch {}/10\n10/20 ━━━━━━━━━━ 1s 9ms/step - loss: 0.28\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "done", "code", "ending", "percentage"),
+    [
+        (TUTORIAL, 10, 0, "finished", 100), (BAR, 10, 0, "finished", 100), (TUTORIAL, 4, 0, "stopped", 40),
+        (TUTORIAL, 9, 0, "stopped", 90), (BAR, 4, 0, "stopped", 40), (TUTORIAL, 10, 1, "failed", 90),
+        ("Epoch {}/10\nstep 10/20 loss: 0.5\n", 4, 0, "stopped", 35), (KERAS, 4, 0, "stopped", 35),
+    ],
+)  # fmt: skip
+def test_the_epoch_of_the_last_headline_is_done_when_the_command_has_ended_well(
+    tmp_path: Path, text: str, done: int, code: int, ending: str, percentage: int
+) -> None:
+    """Seen: 10 of 10 epochs were 90 %, and 3 of 3 were 66 %."""
+    run = Run(tmp_path, f"for i in range({done}): print({text!r}.format(i + 1), end='')\nexit({code})")
+    assert run.end()[0] == code
+    document = run.document
+    epoch = done if percentage == done * 10 else done - 1
+    assert (document["ending"], document["progressPercentage"]) == (ending, percentage)
+    assert document["epoch"] in (epoch, percentage / 10)
+
+
 def test_a_command_that_ends_before_its_planned_end_has_stopped(tmp_path: Path) -> None:
     run = Run(tmp_path, "print('step 4/10 loss 0.5')")
     assert run.end()[0] == 0

@@ -280,6 +280,35 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "step    1/1000 | loss 10.95 (+nanz)| norm 20.1 (+nanz)| lr 1.00e-06 | 120.5 ms | 50.1% bf16 MFU",
             {"step": 1, "total_steps": 1000, "metrics": {"loss": 10.95, "norm": 20.1, "lr": 1e-6}},
         ),
+        *(
+            (f"Step 10/100 {line}", {"step": 10, "total_steps": 100, "metrics": {"loss": 0.1}})
+            for line in (
+                "| loss 0.1 | 12.3K tok/s | 45.2% MFU",
+                "| loss: 0.1 | 12,345 tok/s | 45.2 % MFU | 71.2 GiB",
+                "| loss 0.1 | 45.2k tok/s | 12.3 GB | 123 ms",
+                "- loss: 0.1 - 12345 tokens/sec - 3.2s/it - ETA 1h 20m",
+            )
+        ),
+        (
+            "Epoch 3/30 | loss 0.1 | 45.1% acc | 1.2K img/s",
+            {"epoch": 3, "total_epochs": 30, "metrics": {"loss": 0.1}},
+        ),
+        ("step 10 | loss 0.5 | 45.2k tok/s | 12.3 GB", {"step": 10, "metrics": {"loss": 0.5}}),
+        ("step 10: loss=0.5, 123ms/step, 12.3GB, ETA 0:01:02", {"step": 10, "metrics": {"loss": 0.5}}),
+        ("step 10 | 45.2k tok/s | 12.3 GB", None),
+        ("Saved in step 10, loss 0.5, 3 files, 12.3 GB, 14 shards, 45.2k tokens", None),
+        ("step 10 of the plan, which needs a loss of 0.5, 3 files, 12.3 GB", None),
+        # Of how many, and counts that are cut to thousands.
+        ("Epoch 3 of 5, loss 0.5", {"epoch": 3, "total_epochs": 5, "metrics": {"loss": 0.5}}),
+        ("Step 10 of 50: loss=0.5", {"step": 10, "total_steps": 50, "metrics": {"loss": 0.5}}),
+        ("Step 2 of 5: done", None),
+        ("step 1.5k | loss 0.5", {"step": 1500, "metrics": {"loss": 0.5}}),
+        (
+            "step:1K smpl:8K ep:9 epch:0.90 loss:0.5",
+            {"step": 1000, "metrics": {"ep": 9, "epch": 0.9, "loss": 0.5}},
+        ),
+        ("step 5m | loss 0.5", None),
+        ("step 5kB | loss 0.5", None),
         ("step 5 loss=1.5±0.2 acc=90%", {"step": 5, "metrics": {"loss": 1.5, "acc": 90}}),
         (
             "step 5/10 损失: 0.5 потери=0.4",
