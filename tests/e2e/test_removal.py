@@ -75,8 +75,13 @@ def test_the_commands_that_remove_it_leave_nothing_behind(run: Callable[[str], s
     (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(applied))
     apply = f"kubectl apply --validate=false -f {tmp_path / 'all.yaml'}"
     run(apply)
-    changed = [line.split()[0] for line in run(apply).splitlines() if not line.endswith(" unchanged")]
-    assert changed == ["poddisruptionbudget.policy/visibility-api"]  # kubectl sends its selector each time
+    changed = {line.split()[0] for line in run(apply).splitlines() if not line.endswith(" unchanged")}
+    # kubectl sends their selectors, and templates of volumes, each time.
+    assert changed == {
+        "poddisruptionbudget.policy/visibility-api",
+        "poddisruptionbudget.policy/visibility-api-nats",
+        "statefulset.apps/visibility-api-nats",
+    }
     assert len(run(LABELLED).split()) >= len(applied) - 5
     commands = removal()
     assert "apiservice" in commands[0]
