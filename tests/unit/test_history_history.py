@@ -151,6 +151,18 @@ def test_room_for_points_that_come_together_is_made_once(
     assert 1 <= shrunk.total() <= 3
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("characters", range(10, 18))
+def test_an_attempt_begins_where_those_before_it_leave_no_room(characters: int) -> None:
+    """Of one report each, they cannot be thinned. The server hung for ever, as did those that follow it."""
+    history = JobHistory()
+    metrics = {f"{n:0{characters}}": n for n in range(34)}
+    for number in range(12):
+        add(history, progress(100 * number, number, metrics=metrics), f"a/{number}", continues=False)
+    assert size_of(history) <= ROOM_BYTES
+    assert history.attempts[-1].number == 11
+
+
 def test_ever_new_names_displace_no_series_and_take_no_memory() -> None:
     history = JobHistory()
     for each in range(300):

@@ -100,6 +100,8 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
         """Thin it to three quarters of its points, and by so many bytes; False when it is as thin as can be,
         by then."""
         held = sum(map(len, self.series.values()))
+        if not held:  # it has just begun
+            return False
         most = min(held * 3 // 4, max(held // 8, held - by_bytes))
         if len(self.series) > MAX_SERIES + 1:
             self.drop_series(MAX_SERIES)
