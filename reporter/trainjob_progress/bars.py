@@ -23,13 +23,17 @@ _EVALUATION = (
     r"|infer(?:ence|ring)?"
 )
 _EVALUATION_BAR = lazily(rf"(?<![a-z])(?:{_EVALUATION})(?![a-z])", re.IGNORECASE)
+# What is done where it is no training: `Tokenizing`, `Scanning …/train.cache`.
+_ACTIVITY = lazily(
+    r"(?<![a-z-])(?!(?:(?:pre|re|meta|post)-?)?(?:train|learn|runn|updat|iterat|stepp)|(?:fine-?)?tun|fitt"
+    r"|optimi[sz]|distill|adapt)[a-z]{3,24}ing(?![a-z-])",
+    re.IGNORECASE,
+)
 _SIDE_BAR = lazily(
-    rf"(?<![a-z])(?:{_EVALUATION}|map(?:ping)?|download(?:s|ing)?|(?:pre)?load(?:s|ing)?|filter(?:s|ing)?"
-    r"|token(?:s|iz(?:e|er|ing|ation))?|generat(?:ing|ion)|fetch(?:ing)?|shard(?:s|ing)?|extract(?:ing|ion)?"
-    r"|sav(?:e|ing)|cach(?:e|es|ing)|datasets?|prepar(?:e|ing|ation)|pre-?process(?:ing)?|pars(?:e|ing)"
-    r"|read(?:s|ing)?|index(?:es|ing)?|scan(?:s|ning)?|collect(?:s|ing)?|encod(?:e|ing)|pack(?:ing)?"
-    r"|(?:de)?compress(?:ing)?|unzip(?:ping)?|verif(?:y|ying|ication)|checking|warm(?:ing|-?up)?|build(?:ing)?"
-    r"|computing)(?![a-z])",
+    rf"(?<![a-z])(?:{_EVALUATION}|map|downloads?|(?:pre)?loads?|filters?|tokens?|tokeniz(?:e|er|ation)|generation"
+    r"|fetch|shards?|extract(?:ion)?|save|caches?|datasets?|prepar(?:e|ation)|pre-?process|parse|reads?|index(?:es)?"
+    r"|scans?|encode|pack|(?:de)?compress|unzip|verif(?:y|ication)|warm-?up|build|prompts|rollouts?|make_experience)"
+    r"(?![a-z])",
     re.IGNORECASE,
 )
 _TRAINING = lazily(
@@ -40,7 +44,9 @@ _MEASURED = lazily(
 )
 # Of the datasets library, of downloads: they may count bytes as if these were steps.
 _SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
-_EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
+_EPOCH = lazily(
+    rf"\b(?:epoch|(episode)):?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE
+)
 _EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
 _PART = lazily(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G …`
@@ -50,7 +56,10 @@ _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 def _is_aside(description: str) -> bool:
     """Whether a bar says that it is not the training's. What it shows of a measurement does not say so."""
     said = _MEASURED.sub("", description)
-    words = _EVALUATION_BAR if _EPOCH.search(said) else _SIDE_BAR
+    names_epoch = _EPOCH.search(said) is not None
+    if not names_epoch and _ACTIVITY.search(said):
+        return True
+    words = _EVALUATION_BAR if names_epoch else _SIDE_BAR
     return words.search(said) is not None and _TRAINING.search(said) is None
 
 
@@ -86,6 +95,7 @@ class BarReader:
         self._inner: Optional[_Bar] = None  # the one below it that runs once for each of its steps
         self._rounds = 0  # how often it has begun since the outer one's last step
         self._epoch_total: Optional[int] = None  # of bars that say which epoch they are
+        self._has_episodes = False  # bars say which one it is, and what they name an epoch is a part of it
         self._counts_from_0 = False  # epochs: Lightning does, most loops print them from 1
         self.named: Optional[Tuple[float, int]] = None  # epochs done of those from 0, and how many it said
         self._named: Optional[Tuple[int, int, int]] = None  # epoch, step and total of the last such bar
@@ -163,6 +173,9 @@ class BarReader:
         if has_name:
             epoch = _EPOCH.search(description)
             if epoch:
+                self._has_episodes = self._has_episodes or epoch.group(1) is not None
+                if self._has_episodes and epoch.group(1) is None:
+                    return fields  # of a part of the episode
                 self._epoch_total = total
                 fields.update(self._in_epoch(epoch, step, total, has_version=has_version))
                 return fields
@@ -267,7 +280,7 @@ class BarReader:
         return {"step": bar.before + bar.step if self._sees_all else None, "total_steps": None}
 
     def _in_epoch(self, match: re.Match[str], step: int, total: int, *, has_version: bool) -> Fields:
-        epoch, epochs = int(match.group(1)), match.group(2)
+        epoch, epochs = int(match.group(2)), match.group(3)
         if self._find_renamed(epoch, step, total):
             if epochs == str(total) or abs(epoch - step) <= 1:  # a bar over epochs
                 return {"step": 0, "total_steps": None, "epoch": step, "total_epochs": total}

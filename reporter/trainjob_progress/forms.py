@@ -46,6 +46,14 @@ _EXAMPLE = lazily(
 )
 # timm's `Train: 3 [  50/1251 (  4%)]  Loss: 6.50 (6.60) …`.
 _TIMM = lazily(rf"^Train: ({_COUNT}) \[\s{{0,9}}({_COUNT})/({_COUNT}) \(\s{{0,3}}\d{{1,3}}%\)\]\s(.*)$")
+# ESPnet's `2/3epoch started.`, `2epoch:train:1-682batch: loss=0.1`, `2epoch results: [train] …, [valid] …`.
+_ESPNET = lazily(
+    rf"^(?:.{{0,160}}\bINFO: )?({_COUNT})"
+    rf"(?:/({_COUNT})epoch started|epoch(?::train:[\d-]{{1,31}}batch| results):(.*)$)"
+)
+# CLU's, of JAX's examples.
+_CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[({_COUNT})\] (.*)$")
+_CLU_NOTES = lazily(rf"\bSetting work unit notes: .{{0,64}}% \(({_COUNT})/({_COUNT})\)")
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -60,6 +68,8 @@ class FormReader:
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
             ("| epoch", _read_fairseq), ('num_updates": ', _read_fairseq_object),
             ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
+            ("epoch started", _read_espnet), ("epoch:train:", _read_espnet), ("epoch results:", _read_espnet),
+            ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
@@ -74,7 +84,7 @@ class FormReader:
         time, and what logging libraries put before a message, off a line."""
         for mark, read in self._readers:
             if mark in line:
-                fields = read(strip(line))
+                fields = read(line if read in _OF_WHOLE_LINES else strip(line))
                 if fields is not None:
                     return fields
         return None
@@ -199,6 +209,35 @@ def _read_example(text: str) -> Optional[Fields]:
     return {**_in_epoch(epoch + 1, step, max(total, 1)), **_metrics(match.group(4))}
 
 
+def _read_espnet(text: str) -> Optional[Fields]:
+    match = _ESPNET.match(text)
+    if match is None:
+        return None
+    epoch, epochs, rest = int(match.group(1)), match.group(2), match.group(3) or ""
+    if epochs is not None:
+        return {"epoch": max(epoch - 1, 0), "total_epochs": int(epochs)}
+    train, _, valid = rest.partition("[valid]")
+    metrics = {
+        **read_metrics(train),
+        **{f"valid_{name}": value for name, value in read_metrics(valid).items()},
+    }
+    done = epoch if "results:" in text else max(epoch - 1, 0)
+    return {"epoch": done, **({"metrics": metrics} if metrics else {})}
+
+
+def _read_clu(text: str) -> Optional[Fields]:
+    match = _CLU.search(text)
+    if match is None:
+        return None
+    fields = _metrics(match.group(2))
+    return {"step": int(match.group(1)), **fields} if fields else {}
+
+
+def _read_clu_notes(text: str) -> Optional[Fields]:
+    match = _CLU_NOTES.search(text)
+    return {"step": int(match.group(1)), "total_steps": int(match.group(2))} if match else {}
+
+
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:
     """`step` of `total` in an epoch that counts from 1; how many epochs there are, nobody says."""
     before = max(epoch - 1, 0)
@@ -218,3 +257,6 @@ def _columns(text: str) -> Fields:
         if match is not None:
             metrics[match.group(1)] = to_number(match.group(2))
     return {"metrics": metrics} if metrics else {}
+
+
+_OF_WHOLE_LINES = {_read_espnet, _read_clu, _read_clu_notes}  # the place in the code is part of the form

@@ -14,31 +14,34 @@ from .patterns import lazily
 Metrics = dict[str, Union[float, str]]
 
 NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
-_THOUSANDS = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
+_GROUPED = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 # `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s\([a-z]{{1,16}}\))?)"
-    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_THOUSANDS}|{NUMBER})"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
     rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
-_ENTRY = lazily(rf"(?<!\w)([A-Za-z_]\w{{0,63}}):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE)
+_ENTRY = lazily(
+    rf"(?:(?<=-\s)([a-z_][\w ]{{0,63}})|(?<!\w)([a-z_]\w{{0,63}})):\s{{0,16}}({NUMBER}){_END}", re.IGNORECASE
+)
 # No measurements: words of a sentence, versions, and the number of Lightning's log directory.
 _NO_NAMES = {
     "accelerate", "and", "at", "by", "cuda", "cudnn", "datasets", "driver", "for", "from", "in", "inf", "jax",
     "jaxlib", "keras", "lightning", "nan", "nccl", "numpy", "of", "or", "parameters", "params",
     "peft", "pid",    "python", "pytorch", "tensorflow", "to", "took", "torch", "torchaudio",
     "torchvision", "transformers", "triton", "v_num",
-    "version",
+    "version", "with",
 }  # fmt: skip
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
 # More words of a name: `learning rate: 0.1`, `[D loss: 0.5]`. They begin where something else has ended.
 _WORDS = lazily(
-    r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31})\s){1,3})$"
+    r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31})\s){1,4})$"
 )
+_OF_SOMETHING = lazily(r"\s[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])", re.IGNORECASE)  # `tokenized 1000 documents`
 _WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = lazily(
@@ -61,6 +64,14 @@ COUNTS = {
     "it",
     "epoch",
 }
+# `np.float64(0.5)`, `tensor(0.5, device='cuda:0')`, `Array([0.5], dtype=float32)`, `=[0.5]`
+_ARRAY = lazily(
+    rf"\b(?:np\.\w{{1,16}}|tensor|array)\(\[?({NUMBER})\]?(?:, [a-z][^()]{{0,100}})?\)|(?<==)\[({NUMBER})\]",
+    re.IGNORECASE,
+)
+_THOUSANDS = lazily(  # `step:1K` of LeRobot
+    rf"(?<![\w./-])(?i:({'|'.join(sorted(COUNTS))}))(\s?[=:]\s?|\s{{1,4}})(\d{{1,6}}(?:\.\d{{1,3}})?)([kKM])(?![\w.])"
+)
 
 
 class Pair(NamedTuple):
@@ -85,16 +96,25 @@ def find_pairs(text: str) -> list[Pair]:
         start = match.start()
         if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):
             continue
+        if (
+            sign.isspace()
+            and "." not in value
+            and lowered not in COUNTS
+            and _OF_SOMETHING.match(text, match.end())
+        ):
+            continue
         before = text[max(0, start - _PART_CHARACTERS) : start]
-        if before[-1:] == " " and lowered not in COUNTS:
-            written = (before.split() or [""])[-1]
+        written = (before.split() or [""])[-1] if before[-1:] == " " else ""
+        if written and (lowered not in COUNTS or written == "fps"):
             part = written.rstrip(".")
             is_assigned = not sign.isspace()
             more = _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start) if is_assigned else None
             words = more.group(1) if more else ""
             if part.lower() in _PARTS and words.count(" ") < 2:
                 name, start = f"{part}_{name}", start - len(written) - 1
-            elif words and (_NO_NAMES.isdisjoint(words.lower().split()) or words.endswith(" in ")):
+            elif words and (
+                _NO_NAMES.isdisjoint({*words.lower().split()} - {"and"}) or words.endswith(" in ")
+            ):
                 name, start = (words + name)[:MAX_NAME], start - len(words)
         value, total = value.replace(",", ""), total and total.replace(",", "")
         pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
@@ -128,7 +148,8 @@ def read_metrics(text: str) -> Metrics:
 
 def read_entries(text: str) -> Metrics:
     """`name: number` only, as Keras writes it."""
-    return {name: to_number(value) for name, value in _ENTRY.findall(text) if name not in _NO_NAMES}
+    entries = ((whole or name, value) for whole, name, value in _ENTRY.findall(text))
+    return {name: to_number(value) for name, value in entries if name not in _NO_NAMES}
 
 
 def to_number(value: Any) -> Any:  # noqa: ANN401 — a number where it can be one, else as it was
@@ -137,3 +158,15 @@ def to_number(value: Any) -> Any:  # noqa: ANN401 — a number where it can be o
     except (TypeError, ValueError, OverflowError):
         return value
     return int(number) if number.is_integer() and abs(number) < 2**53 and "." not in str(value) else number
+
+
+def to_plain(text: str) -> str:
+    """With numbers in place of arrays of one, and of counts that are cut to thousands."""
+    if "K" in text or "k" in text or "M" in text:
+        text = _THOUSANDS.sub(_write_out, text)
+    return _ARRAY.sub(r"\1\2", text) if "(" in text or "=[" in text else text
+
+
+def _write_out(match: re.Match[str]) -> str:
+    name, sign, count, unit = match.groups()
+    return f"{name}{sign}{round(float(count) * (1_000_000 if unit == 'M' else 1000))}"

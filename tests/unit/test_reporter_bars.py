@@ -53,6 +53,9 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
     [
         "Map", "Loading checkpoint shards", "Validation DataLoader 0", "Tokenizing",
         "Adding EOS to train dataset", "Packing train dataset", "Truncating train dataset",  # TRL
+        "train: Scanning /data/labels/train.cache... 118287 images, 0 corrupt",  # Ultralytics
+        "caching latents", "Quantizing", "Uploading", "Encoding train examples", "Reranking",
+        "Processed prompts", "make_experience",
         "Fold 2/5",
     ],
 )  # fmt: skip
@@ -74,6 +77,8 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
         "ResNet train on dataset X", "Finetuning on test split A", "Fitting filterbank", "Readout layer",
         "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train encoder", "Generator training",
         "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
+        "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
+        "DPO", "Deep learning with adamw", "ring", "string-kernel", "King", "Distilling",
     ],
 )  # fmt: skip
 def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:
@@ -187,6 +192,15 @@ def test_epochs_of_so_many_that_are_counted_from_0(epochs: tuple[str, ...], last
 )
 def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
     assert read(f" 45%|████▌     | 450/1000 [01:23<01:41, {pace}]") is None
+
+
+def test_epochs_within_an_episode_are_not_those_of_the_run() -> None:
+    """Seen: "16 of 16" after one of three batches of OpenRLHF, each of which is trained on for an epoch."""
+    episode = "Episode [2/2]: {0}%|█| {0}/3 [00:10<00:10,  5.00it/s, reward=0.5]"
+    epoch = "Train epoch [1/1]: 100%|█| 16/16 [00:02<00:00,  5.00it/s, policy_loss=0.25]"
+    said = {"step": 4, "total_steps": 6, "epoch": 1, "total_epochs": 2, "metrics": {"reward": 0.5}}
+    assert read(episode.format(0), epoch, episode.format(1)) == said
+    assert read(episode.format(0), epoch, episode.format(1), epoch) == {"metrics": {"policy_loss": 0.25}}
 
 
 def test_epochs_are_counted_from_0_where_the_first_one_said_so() -> None:

@@ -33,6 +33,10 @@ from trainjob_progress.lines import LineReader
 # - Axolotl: transformers' dictionary, each number a text; recorded lines of others.
 # - verl: verl/utils/logger/aggregate_logger.py, concat_dict_to_str: f"step:{step}", f"{k}:{pprint.pformat(v)}" (before: .3f)
 #   joined by " - ".
+# - espnet/espnet: espnet2/train/trainer.py, Trainer.run: "{}/{}epoch started", reporter.py: f"{epoch}epoch:{key}:" and
+#   f"{start}-{end}batch: ", f"{epoch}epoch results: [train] …, [valid] …".
+# - google/CommonLoopUtils: clu/metric_writers/logging_writer.py: "[%d]%s %s" of step, collection, "k=v, …" behind absl's prefix;
+#   clu/periodic_actions.py, ReportProgress: f"{…:.1f} steps/s, {…:.1f}% ({step}/{total}), ETA: …", printed as "work unit notes".
 HEAD = "      Epoch    GPU_mem   box_loss   cls_loss  Instances       Size"
 
 
@@ -188,6 +192,19 @@ def read(*lines: str) -> dict[str, Any] | None:
             id="Axolotl",
         ),
         pytest.param(
+            "I0101 12:30:45.123456 140123 logging_writer.py:48] [100] steps_per_second=12.3, train_loss=0.3",
+            {"step": 100},
+            {"steps_per_second": 12.3, "train_loss": 0.3},
+            id="CLU, of JAX's examples",
+        ),
+        pytest.param(
+            "[gpu01:0/2] 2020-07-19 08:49:04,080 (trainer:464) INFO: 2epoch:train:1-682batch: iter_time=2.878e-04, "
+            "loss=123.963, loss_att=77.448, acc=0.013, lr_0=3.460e-06",
+            {"epoch": 1},
+            {"loss": 123.963, "loss_att": 77.448, "lr_0": 3.46e-06},
+            id="ESPnet",
+        ),
+        pytest.param(
             "(TaskRunner pid=123, ip=10.0.0.3) step:3 - global_seqlen/min:1200.000 - "
             "actor/entropy:np.float64(0.352) - critic/score/mean:0.125 - timing_s/step:33.5",
             {"step": 3},
@@ -249,6 +266,15 @@ def test_yolov5_counts_its_epochs_from_0() -> None:
 )
 def test_a_validation_or_another_rank_has_no_position(line: str) -> None:
     assert not {"step", "epoch"} & (read(line) or {}).keys()
+
+
+def test_espnet_and_clu_say_the_plan_in_lines_of_their_own() -> None:
+    started = "[gpu01:0/2] 2020-07-19 08:40:04,080 (trainer:280) INFO: 2/3epoch started. Estimated time to finish: 1 hour"
+    assert read(started) == {"epoch": 1, "total_epochs": 3}
+    results = "[gpu01] 2020-07-19 09:40:04,080 (trainer:334) INFO: 2epoch results: [train] loss=0.5, [valid] loss=0.7"
+    assert read(results) == {"epoch": 2, "metrics": {"loss": 0.5, "valid_loss": 0.7}}
+    notes = "I0101 12:30:45.123456 140123 local.py:50] Setting work unit notes: 12.3 steps/s, 45.0% (450/1000), ETA: 1m"
+    assert read(notes) == {"step": 450, "total_steps": 1000}
 
 
 @pytest.mark.parametrize(

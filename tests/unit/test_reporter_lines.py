@@ -113,10 +113,23 @@ def test_a_bare_count_may_be_a_date(line: str) -> None:
     [
         ("Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.300039", {"epoch": 0, "metrics": {"Loss": 2.300039}}),
         ("Train Epoch: 2 [30000/60000 (50%)]\tloss=0.2", {"epoch": 1.5, "metrics": {"loss": 0.2}}),
+        ("Train Epoch: 2 [ 3000/60000 ( 5%)] loss: 0.25 (0.5)", {"epoch": 1.05, "metrics": {"loss": 0.25}}),
     ],
 )
 def test_pytorchs_mnist_example(line: str, fields: dict[str, Any]) -> None:
     assert read(line) == fields
+
+
+def test_openclips_epochs_count_from_0() -> None:
+    """Seen: one epoch less, and 0 all through the first."""
+    lines = [
+        f"2025-09-24,07:38:01 | INFO | Train Epoch: {epoch} [ {at:4}/1000 ({at // 10}%)] "
+        "Data (t): 0.5 LR: 0.1 Loss: 0.25 (0.5)"
+        for epoch, at in ((0, 500), (1, 250))
+    ]
+    said = {"metrics": {"Data (t)": 0.5, "LR": 0.1, "Loss": 0.25}}
+    assert read(lines[0]) == {"epoch": 0.5, **said}
+    assert read(*lines) == {"epoch": 1.25, **said}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +244,7 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 5, "metrics": {"loss": 0.5}},
         ),
         # A range, a date.
-        ("3epoch:train:101-200batch: iter_time=0.01, loss=12.5", None),
+        ("epoch:101-200batch: iter_time=0.01, loss=12.5", None),
         ("epoch 1970-01-01", None),
         ("step 2025-11-25", None),
         # What nobody may see who may not read the log.
@@ -250,6 +263,22 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         ("==> test loss: 0.4, acc: 0.9", {"metrics": {"test_loss": 0.4, "test_acc": 0.9}}),
         ("\tTrain Loss: 0.500 | Train Acc: 80.0", {"metrics": {"Train_Loss": 0.5, "Train_Acc": 80.0}}),
         ("\t Val. Loss: 0.400 |  Val. Acc: 85.0", {"metrics": {"Val_Loss": 0.4, "Val_Acc": 85.0}}),
+        (
+            "Epoch 1, validation: loss=0.2, acc=0.9",
+            {"epoch": 1, "metrics": {"validation_loss": 0.2, "validation_acc": 0.9}},
+        ),
+        (
+            "Epoch 3/5 Train: loss 0.5 acc 0.8 Val: loss 0.6 acc 0.7",
+            {
+                "epoch": 3,
+                "total_epochs": 5,
+                "metrics": {"loss": 0.5, "acc": 0.8, "Val_loss": 0.6, "Val_acc": 0.7},
+            },
+        ),
+        (
+            "step 5 [train] loss=0.5 [valid] loss=0.6",
+            {"step": 5, "metrics": {"loss": 0.5, "valid_loss": 0.6}},
+        ),
         # Steps of an epoch.
         ("Epoch 3 | Step 20/100 | loss 0.5", {"epoch": 2.2, "metrics": {"loss": 0.5}}),
         (
@@ -264,7 +293,35 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             '{"current_steps": 10, "total_steps": 100, "loss": 0.5}',
             {"step": 10, "total_steps": 100, "metrics": {"loss": 0.5}},
         ),
+        # A step that says that it is the run's.
+        ("STEP: 24/639 -- GLOBAL_STEP: 1302 -- loss: 0.5", {"step": 1302, "metrics": {"loss": 0.5}}),
+        ("iter 5 | global_step 20 | loss 0.5", {"step": 20, "metrics": {"loss": 0.5}}),
+        # How many there are of something else.
+        ("Step 2/4: Tokenizing 12345 documents", None),
+        (
+            "step 5 loss 0.25 lr 0.125 acc 0.75 after 12 seen",
+            {"step": 5, "metrics": {"loss": 0.25, "lr": 0.125, "acc": 0.75}},
+        ),
+        ("total_steps=5000, loss=0.5", {"metrics": {"loss": 0.5}}),
         # Names of several parts.
+        (
+            "fps step: 12345 fps step and policy inference: 1234 fps total: 1234 epoch: 3/100 frames: 12345",
+            {
+                "epoch": 3,
+                "total_epochs": 100,
+                "metrics": {
+                    "fps step": 12345,
+                    "fps step and policy inference": 1234,
+                    "fps total": 1234,
+                    "frames": 12345,
+                },
+            },
+        ),
+        (
+            "step 5 - batch_cost: 0.06 - reader cost: 0.01",
+            {"step": 5, "metrics": {"batch_cost": 0.06, "reader cost": 0.01}},
+        ),
+        ("Training for 10 epochs with lr=0.25", None),
         ("step 5 acc@1: 90.1", {"step": 5, "metrics": {"acc@1": 90.1}}),
         ("step 5 loss (train): 0.5", {"step": 5, "metrics": {"loss (train)": 0.5}}),
         ("Epoch 1 Avg. loss: 0.5", {"epoch": 1, "metrics": {"Avg. loss": 0.5}}),
@@ -358,7 +415,15 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 5, "metrics": {"loss": 0.5, "acc": 0.9}},
         ),
         ("step 5 loss tensor([0.5, 0.6])", None),
+        ("global_step=123, episodic_return=[21.]", {"step": 123, "metrics": {"episodic_return": 21.0}}),
+        ("INFO:tensorflow:loss = 2.5, step = 100 (1.234 sec)", {"step": 100, "metrics": {"loss": 2.5}}),
+        (
+            "timestamp=2026-11-26T20:30:45Z level=info step=300 loss=0.5",
+            {"step": 300, "metrics": {"loss": 0.5}},
+        ),
         # Settings.
+        ("Hyperparameters: lr=0.001, wd=0.01, epochs=10, gamma=0.1", None),
+        ("max_steps: 5000, lr: 0.001, dropout: 0.1", None),
         ("Namespace(epoch=100, batch=32, lr=0.001, gpu='0')", None),
         ("StepLR(step=2, gamma=0.5, lr=0.1)", None),
         ("{'epoch': 100, 'lr': 0.001, 'batch': 32}", None),
@@ -417,6 +482,31 @@ def test_a_step_is_one_whatever_is_done_with_it() -> None:
 def test_a_line_that_names_its_rank_counts_if_that_is_0(line: str) -> None:
     assert read(line.format(0)) == {"step": 5, "metrics": {"loss": 0.5}}
     assert read(line.format(3)) is None
+
+
+@pytest.mark.parametrize("form", ["epoch: {}", "  step: {}", "global_step={}"])
+def test_a_position_alone_in_a_line_may_be_a_setting_until_a_later_one_is_larger(form: str) -> None:
+    """Seen: "epoch 100" of a run whose configuration had been printed."""
+    name = form.split(":")[0].split("=")[0].strip().replace("global_", "")
+    assert read(form.format(100)) is None
+    assert read(form.format(100), form.format(1)) == {name: 1}
+    assert read(form.format(100), form.format(57)) is None
+    assert read(form.format(100), form.format(57), form.format(58)) == {name: 58}
+    assert read(form.format(100), form.format(100)) is None
+
+
+def test_steps_that_go_on_over_epochs_are_the_runs() -> None:
+    """Seen: epoch 9.0 after 1000 of 1000 steps of PaddleSeg, and no step."""
+    lines = [f"epoch: {1 + at // 500}, iter: {at}/1000, loss: 0.5" for at in (250, 600, 1000)]
+    assert read(lines[0]) == {"epoch": 0.25, "metrics": {"loss": 0.5}}
+    assert read(*lines[:2]) == {"step": 600, "total_steps": 1000, "epoch": 2, "metrics": {"loss": 0.5}}
+    assert read(*lines) == {"step": 1000, "total_steps": 1000, "epoch": 3, "metrics": {"loss": 0.5}}
+
+
+def test_a_step_of_an_evaluation_is_none_where_others_say_that_they_are_the_runs() -> None:
+    """Seen: step 3 of 639, after 1,902, of Coqui's trainer."""
+    lines = ["--> STEP: 24/639 -- GLOBAL_STEP: 1302", " > EVALUATION", "--> STEP: 3"]
+    assert read(*lines) is None
 
 
 def test_steps_after_a_line_that_names_the_epoch_are_of_that_epoch() -> None:

@@ -1,0 +1,160 @@
+"""What a JSON object or a Python dictionary in a line says, and which names are positions and which settings.
+
+Pure. A line may be hostile (`lines`): repetitions that may meet are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Mapping, Optional
+
+from .pairs import COUNTS, NUMBER, to_number, to_plain
+from .patterns import lazily
+
+Fields = dict[str, Any]
+
+POSITION = {"step", "epoch"}
+OF_RUN = {"global_step", "num_updates"}  # a step that says whose it is: another one is of something else
+_ITEM = lazily(  # of a Python dictionary, as its repr has it
+    rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|({NUMBER}))\s?([,}}])",
+    re.IGNORECASE,
+)
+# What is no measurement, where nothing else is said but a learning rate.
+_SETTINGS = {
+    "arch", "betas", "batch_size", "data", "dataset", "device", "dropout", "gamma", "gpu", "gpus", "model",
+    "momentum", "num_workers", "optim", "optimizer", "patience", "seed", "warmup", "warmup_steps",
+    "weight_decay", "workers", "world_size",
+}  # fmt: skip
+_PLANS = {
+    "epochs", "max_epochs", "max_steps", "n_epochs", "num_epochs", "num_steps", "num_train_epochs",
+    "step_size", "total_epochs", "total_steps", "train_steps",
+}  # fmt: skip
+# What a logging library writes of each record.
+_RECORD_NAMES = {
+    "@timestamp", "attempt", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port",
+    "process", "relativecreated", "severity", "thread", "time", "timestamp", "ts", "v",
+}  # fmt: skip
+_FIELD_OF_DOCUMENT = {
+    "step": "step",
+    "totalSteps": "total_steps",
+    "epoch": "epoch",
+    "totalEpochs": "total_epochs",
+    "progressPercentage": "percentage",
+    "estimatedRemainingSeconds": "remaining_s",
+    "message": "message",
+}
+
+
+def read_object(text: str) -> Optional[Fields]:
+    """The fields of a report, perhaps none; None when it is no object, or says nothing of progress."""
+    values = parse_object(text)
+    if not values:
+        return None
+    if isinstance(values.get("trainerStatus"), dict):
+        return _read_status(values["trainerStatus"])
+    if "schemaVersion" in values or ("timestamp" in values and "progressPercentage" in values):
+        fields: Fields = {
+            ours: values[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in values
+        }
+        if isinstance(values.get("metrics"), dict):
+            fields["metrics"] = values["metrics"]
+        return fields
+    metrics = {
+        name: to_number(value)
+        for name, value in values.items()
+        if isinstance(value, (int, float, str))
+        and not isinstance(value, bool)
+        and name.lower() not in _RECORD_NAMES
+    }
+    if is_another_ranks(metrics):
+        return {}
+    if are_settings(values, "batch"):
+        return {}
+    said = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
+    has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
+    return said if said and (has_text or speaks_of_progress(said)) else None
+
+
+def _read_status(status: dict[str, Any]) -> Fields:
+    """What Kubeflow's clients push, as they print it."""
+    fields: Fields = {ours: status[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in status}
+    listed = status.get("metrics")
+    metrics = {
+        one["name"]: to_number(one.get("value"))
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    }
+    return {**fields, **with_position(metrics)}
+
+
+def is_another_ranks(values: dict[str, Any]) -> bool:
+    """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
+    for name in ("rank", "Rank", "global_rank"):
+        if isinstance(values.get(name), int) and values.pop(name) != 0:
+            return True
+    return False
+
+
+def are_settings(names: Iterable[str], *more: str) -> bool:
+    """Whether what is named so is set before a run. `more`: what may be a setting here."""
+    lowered = {name.lower() for name in names}
+    is_measured = any("loss" in name for name in lowered) or not lowered.isdisjoint(COUNTS - {"steps"})
+    if not is_measured and not _PLANS.isdisjoint(lowered):
+        return True
+    named = lowered - COUNTS - {"lr", "learning_rate"}
+    return bool(named) and named <= _SETTINGS.union(more)
+
+
+def speaks_of_progress(fields: Fields) -> bool:
+    """Whether these are measurements: `world_size: 8` and `{"pid": 7}` are not."""
+    if not POSITION.isdisjoint(fields):
+        return True
+    return any(isinstance(value, float) for value in fields.get("metrics", {}).values())
+
+
+def with_position(values: Mapping[str, Any]) -> Fields:
+    """Values by name, with steps and epochs taken out of them."""
+    metrics = dict(values)
+    fields: Fields = {}
+    names_run = not OF_RUN.isdisjoint(metrics)
+    for name in list(metrics):
+        if isinstance(metrics[name], str):
+            continue
+        if name.lower() == "epoch":
+            fields["epoch"] = metrics.pop(name)
+        elif name.lower() in COUNTS:
+            value = metrics.pop(name)
+            if name in OF_RUN or not names_run:
+                fields["step"] = value
+        elif name.lower() in ("total_steps", "total_epochs"):
+            fields[name.lower()] = metrics.pop(name)
+    for field in POSITION - fields.keys():  # how many there are, which is not where the run stands
+        fields.pop(f"total_{field}s", None)
+    return {**fields, "metrics": metrics} if metrics else fields
+
+
+def parse_object(text: str) -> Optional[dict[str, Any]]:
+    """A JSON object, or the repr of a flat Python dictionary as Hugging Face prints it."""
+    if text.startswith("{'"):
+        return _parse_repr(to_plain(text))
+    import json
+
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _parse_repr(text: str) -> Optional[dict[str, Any]]:
+    """Not ast.literal_eval: nesting may overflow its stack, and it knows neither nan nor np.float64."""
+    values: dict[str, Any] = {}
+    at, end = 1, ","
+    while end == ",":
+        match = _ITEM.match(text, at)
+        if match is None:
+            return None
+        name, string, number, end = match.groups()
+        values[name] = string if string is not None else to_number(number)
+        at = match.end()
+    return values if at == len(text) else None

@@ -1,0 +1,249 @@
+"""Lines made of names and numbers: which say where a run stands, and which name a measurement. Pure."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import Optional
+
+from .objects import (
+    OF_RUN,
+    POSITION,
+    Fields,
+    are_settings,
+    is_another_ranks,
+    parse_object,
+    speaks_of_progress,
+    with_position,
+)
+from .pairs import COUNTS, Metrics, Pair, find_doubted, find_pairs, is_place, to_plain
+from .patterns import lazily
+
+MAX_FORMS = 64  # of lines
+_COUNT = r"\d{1,15}"
+_FILLING = lazily(r"[\s|,;()\[\]-]")
+# What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
+_BESIDE = lazily(
+    r"\b\w{1,16}[:=]\s{0,4}\d{1,9}(?::\d\d){1,2}\b"
+    r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s|s/[a-z]{1,8})\b"
+    r"|\b\w{1,16}(?:/\w{1,8})?(?:[:=]\s{0,4}|\s{1,4})\d{1,9}(?:\.\d{1,9})?(?:\s?[KMGT]i?B|[KMGT])\b"
+    r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time|timestamp)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
+    re.IGNORECASE,
+)
+# Whole parts of a line that are a number and its unit: `| 12.3K tok/s |`, `, 123ms/step,`, `- ETA 1h 20m`.
+_PART_BESIDE = lazily(
+    r"(?:\||[,;](?=\s)|\s-(?=\s)|\t)\s{0,4}(?:\d[\d,]{0,12}(?:\.\d{1,9})?\s?(?:%\s?)?[a-z]{1,12}"
+    r"(?:\s[a-z]{1,12})?(?:/[a-z]{1,12})?|eta:?\s(?:\d{1,9}(?::\d\d){1,2}|\d{1,9}[dhms](?:\s?\d{1,2}[hms]){0,3}))"
+    r"(?=\s{0,4}(?:$|[|;\t]|,\s)|\s{1,4}-\s)",
+    re.IGNORECASE,
+)
+_OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
+_DIGITS = lazily(r"[\d.,+ -]{1,64}")
+_LABEL = lazily(  # of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`
+    r"(?<![\w.-])(?:(eval(?:uation)?|val|valid(?:ation)?|test|dev)|train(?:ing)?)(?=\s?[:\]>|])",
+    re.IGNORECASE,
+)
+# Before a position: of an evaluation, or of an earlier moment.
+_ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_CALL = lazily(r"\w{1,64}\(\w{1,64}=")  # the repr of settings
+
+
+class Epochs:
+    """How one program counts its epochs, and the steps in them."""
+
+    def __init__(self) -> None:
+        self.counts_from_0 = False
+        self.named: Optional[tuple[float, int]] = None  # such a one, and of how many, as it was printed
+        self.current: Optional[int] = None  # that a line of its own has named, from 1
+        self._last = (0, 0, 0)  # epoch, step and total of the last line with steps of an epoch
+        self._steps_go_on = False  # they do not begin anew with each epoch
+
+    def count(self, fields: Fields) -> None:
+        """`Epoch 0/3`: such epochs count from 0, and whether there are three or four, the last one says."""
+        epoch, epochs = fields.get("epoch"), fields.get("total_epochs")
+        self.counts_from_0 = self.counts_from_0 or epoch == 0
+        if self.counts_from_0 and epoch is not None and epochs is not None:
+            self.named = epoch + 1, epochs
+            fields["total_epochs"] = epochs + 1 if epoch == epochs else None
+
+    def put_steps(self, fields: Fields) -> None:
+        """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule. So they say how
+        much of it is done, and nothing of the run, until they have gone on from one epoch to the next."""
+        epoch = fields.get("epoch")
+        epoch = self.current if epoch is None else epoch + self.counts_from_0
+        if not isinstance(epoch, int):  # there is none, or it says so itself: 1.35
+            return
+        step, total = fields["step"], fields["total_steps"]
+        last, self._last = self._last, (epoch, step, total)
+        if 0 < last[0] < epoch and last[1] < step and last[2] == total:
+            self._steps_go_on = True
+        if self._steps_go_on:
+            return
+        del fields["step"], fields["total_steps"]
+        if 0 <= step <= total and total > 0:
+            fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
+
+
+class PairReader:
+    """Reads such lines, and remembers what later ones build on."""
+
+    def __init__(self, epochs: Epochs) -> None:
+        self.epochs = epochs
+        self._forms: set[str] = set()  # of lines that say just enough
+        self._names_run = False  # steps are named as the run's: others are of something else
+        self._last: dict[str, float] = {}  # step and epoch that are known, or may be settings
+
+    def copy(self, epochs: Epochs) -> PairReader:
+        """One that goes on from here by itself."""
+        other = copy(self)
+        other.epochs, other._last = epochs, dict(self._last)
+        return other
+
+    def follow(self, fields: Fields) -> None:
+        """Another line has said where the run stands."""
+        for field in POSITION.intersection(fields):
+            self._last[field] = fields[field] or 0
+
+    def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
+        """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no
+        measurements stand behind it."""
+        text = to_plain(line)
+        pairs = find_pairs(text)
+        if not pairs or not self._is_said_by(pairs, text):
+            return self._read_both(text)
+        if are_settings(pair.name for pair in pairs) or (
+            _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
+        ):
+            return {}
+        pairs = _with_totals([pair for pair in pairs if not is_place(pair, text)], text)
+        position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
+        if position is not None and _ASIDE.search(_leave_out(pairs, text[:position])):
+            return {}
+        pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
+        self._names_run = self._names_run or any(pair.name.lower() in OF_RUN for pair in pairs)
+        fields, values = self._sort(pairs)
+        if is_another_ranks(values):
+            return {}
+        fields.update(with_position(values))
+        self.epochs.count(fields)
+        if "total_steps" in fields and "step" in fields:
+            self.epochs.put_steps(fields)
+        if (
+            is_whole
+            and len(pairs) == len(fields) == 1
+            and POSITION.issuperset(fields)
+            and self._may_be_set(fields)
+        ):
+            return {}
+        has_position = not POSITION.isdisjoint(fields)
+        is_assigned = not all(pair.sign.isspace() for pair in pairs)
+        return fields if has_position or (is_assigned and speaks_of_progress(fields)) else None
+
+    def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
+        """Totals, and values by name: the first step and the first epoch are where the line stands."""
+        said: Metrics = {}
+        values: Metrics = {}
+        totals: Fields = {}
+        doubted = find_doubted(pairs)
+        has_loss = any("loss" in pair.name.lower() for pair in pairs)
+        for pair in pairs:
+            name = pair.name.lower()
+            if pair.name in doubted or (name == "steps" and not has_loss):
+                continue  # `epochs: 10, steps: 1000` is a plan
+            if name == "batch" and pair.total is not None and "epoch" in said:
+                name = "step"
+            if name in COUNTS:
+                field = "epoch" if name == "epoch" else "step"
+                if field in said or (field == "step" and self._names_run and name not in OF_RUN):
+                    continue
+                said[field] = pair.value
+                if pair.total is not None:
+                    totals[f"total_{field}s"] = int(pair.total)
+            elif pair.total is None:
+                values[pair.name] = pair.value
+        return totals, {**said, **values}
+
+    def _may_be_set(self, fields: Fields) -> bool:
+        """Whether a position that is all of a line may be a setting: it may, until a later one is larger."""
+        ((field, value),) = fields.items()
+        before, self._last[field] = self._last.get(field), value
+        return value > 1 and (before is None or value <= before)
+
+    def _read_both(self, text: str) -> Optional[Fields]:
+        """`step 5: {'loss': 0.5}`"""
+        at = text.find("{")
+        if at <= 0 or text[-1] != "}":
+            return None
+        fields, values = self.read(text[:at], is_whole=False), parse_object(text[at:])
+        if not fields or not values or POSITION.isdisjoint(fields):
+            return None
+        metrics = {name: value for name, value in values.items() if type(value) in (int, float)}
+        return {**fields, "metrics": {**fields.get("metrics", {}), **metrics}}
+
+    def _is_said_by(self, pairs: list[Pair], text: str) -> bool:
+        """Whether a line says little else: prose, or a configuration, may have a number in it. One that has
+        the form of an earlier one does, though its numbers are longer."""
+        said = sum(pair.length for pair in pairs)
+        if _begins_with_position(pairs, text):
+            text = _PART_BESIDE.sub("", text)
+        if said >= 0.6 * len(_FILLING.sub("", text)):
+            is_much, left = True, text
+        else:
+            left = _BESIDE.sub("", text)
+            is_much = said >= 0.6 * len(_FILLING.sub("", left))
+        if is_much and said >= 0.8 * len(_FILLING.sub("", left)):
+            return True
+        form = _DIGITS.sub("0", text)
+        if is_much and len(self._forms) < MAX_FORMS:
+            self._forms.add(form)
+        return is_much or form in self._forms
+
+
+def _begins_with_position(pairs: list[Pair], text: str) -> bool:
+    """Whether a line says first where the run stands, and then a measurement."""
+    first, *more = pairs
+    begins = first.name.lower() in COUNTS and not re.search(r"\w", text[: first.start])
+    return begins and any(pair.name.lower() not in COUNTS and isinstance(pair.value, float) for pair in more)
+
+
+def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:
+    """`Epoch 3 of 5, loss 0.5`. Without a measurement it may be anything else: `Step 2 of 5: done`."""
+    counted = {"batch", *COUNTS}
+    if " of " not in text or all(pair.name.lower() in counted for pair in pairs):
+        return pairs
+    return [
+        pair._replace(total=of.group(1))
+        if pair.total is None
+        and pair.name.lower() in counted
+        and (of := _OF.match(text, pair.start + pair.length))
+        else pair
+        for pair in pairs
+    ]
+
+
+def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
+    """Measurements of an evaluation, by names that say so: `Test: loss: 0.4 acc: 0.9`."""
+    start = pairs[0].start if pairs else 0
+    aside = _ASIDE.search(text, 0, start) or _ASIDE.match(text, start)
+    if aside is None or (aside.start() == start and not pairs[0].name.startswith(f"{aside.group()}_")):
+        return pairs
+    part = f"{aside.group()}_"
+    return [pair if pair.name.startswith(part) else pair._replace(name=part + pair.name) for pair in pairs]
+
+
+def _leave_out(pairs: list[Pair], text: str) -> str:
+    """What else is said: a metric's name says nothing of a position behind it."""
+    for pair in reversed(pairs):
+        text = text[: pair.start] + text[pair.start + pair.length :]
+    return text
+
+
+def _name_labelled(pairs: list[Pair], text: str) -> list[Pair]:
+    """Measurements of an evaluation behind the training's: `Epoch 3 Train: loss 0.5 Val: loss 0.6`."""
+    named, labels = [], list(_LABEL.finditer(text))
+    for pair in pairs:
+        label = next((label.group(1) for label in reversed(labels) if label.end() <= pair.start), None)
+        named.append(
+            pair._replace(name=f"{label}_{pair.name}") if label and pair.name.lower() not in COUNTS else pair
+        )
+    return named
