@@ -99,7 +99,7 @@ class FormReader:
     def _read_yolo(self, text: str) -> Optional[Fields]:
         match = _YOLO.match(text)
         if match is None:
-            return None
+            return {} if self._names else None  # of its validation
         epoch, epochs, step, total = (int(match.group(place)) for place in (1, 2, 4, 5))
         self._counts_from_0 = self._counts_from_0 or epoch == 0
         if self._counts_from_0:

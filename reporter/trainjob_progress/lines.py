@@ -53,14 +53,17 @@ _MNIST = lazily(
 )
 _BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
-_TIME = lazily(r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*")
+_TIME = lazily(
+    r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*"
+    r"|^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,64} [\w./-]{1,64}(?:\[\d{1,9}\])?:\s)?"  # syslog's
+)
 _RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
     r"^\[(?:INFO|DEBUG)\|[^\]>]{0,64}\][^>]{0,64}>> "  # of Transformers
     r"|^(?:INFO|DEBUG):[\w.]{1,64}:"
     r"|^.{0,160}?\b(?:INFO|DEBUG)\b[\s|:\]-]{0,16}(?:[\w.]{1,64}:[\w<>]{1,64}:\d{1,6} - |[\w.]{1,64}:(?=\{)"
-    r"|\[[\w.]{1,64}:\d{1,6}\] )?"
+    r"|\[[\w.]{1,64}:\d{1,6}\] |[\w=|.-]{1,64}\]:\s)?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
 _OWN_LINE = '{"schemaVersion":'

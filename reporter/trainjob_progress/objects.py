@@ -89,7 +89,7 @@ def _read_status(status: dict[str, Any]) -> Fields:
 
 def is_another_ranks(values: dict[str, Any]) -> bool:
     """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
-    for name in ("rank", "Rank", "global_rank"):
+    for name in ("rank", "Rank", "RANK", "global_rank"):
         if isinstance(values.get(name), int) and values.pop(name) != 0:
             return True
     return False

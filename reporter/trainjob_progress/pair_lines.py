@@ -56,7 +56,7 @@ class Epochs:
         self.named: Optional[tuple[float, int]] = None  # such a one, and of how many, as it was printed
         self.current: Optional[int] = None  # that a line of its own has named, from 1
         self._last = (0, 0, 0)  # epoch, step and total of the last line with steps of an epoch
-        self._steps_go_on = False  # they do not begin anew with each epoch
+        self._begin_anew: Optional[bool] = None  # those steps do, with each epoch; None: not seen yet
 
     def count(self, fields: Fields) -> None:
         """`Epoch 0/3`: such epochs count from 0, and whether there are three or four, the last one says."""
@@ -66,20 +66,24 @@ class Epochs:
             self.named = epoch + 1, epochs
             fields["total_epochs"] = epochs + 1 if epoch == epochs else None
 
-    def put_steps(self, fields: Fields) -> None:
+    def put_steps(self, fields: Fields, *, is_inner: bool) -> None:
         """`Epoch [3/10], Step [100/600]`: such steps begin anew with each epoch, as a rule. So they say how
-        much of it is done, and nothing of the run, until they have gone on from one epoch to the next."""
+        much of it is done, and nothing of the run, until they have gone on from one epoch to the next. Steps
+        that are named first are the run's, until they have begun anew."""
         epoch = fields.get("epoch")
         epoch = self.current if epoch is None else epoch + self.counts_from_0
         if not isinstance(epoch, int):  # there is none, or it says so itself: 1.35
             return
         step, total = fields["step"], fields["total_steps"]
         last, self._last = self._last, (epoch, step, total)
-        if 0 < last[0] < epoch and last[1] < step and last[2] == total:
-            self._steps_go_on = True
-        if self._steps_go_on:
+        if 0 < last[0] < epoch and last[2] == total and last[1] != step:
+            begin_anew, self._begin_anew = self._begin_anew, step < last[1]
+            if self._begin_anew and begin_anew is None and not is_inner:
+                fields.update(step=None, total_steps=None)  # they were taken for the run's
+        if not (is_inner if self._begin_anew is None else self._begin_anew):
             return
-        del fields["step"], fields["total_steps"]
+        if fields["step"] is not None:
+            del fields["step"], fields["total_steps"]
         if 0 <= step <= total and total > 0:
             fields["epoch"] = round(max(epoch - 1, 0) + step / total, 4)
 
@@ -127,7 +131,8 @@ class PairReader:
         fields.update(with_position(values))
         self.epochs.count(fields)
         if "total_steps" in fields and "step" in fields:
-            self.epochs.put_steps(fields)
+            first = next(name for name in fields if name in POSITION)
+            self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
         if (
             is_whole
             and len(pairs) == len(fields) == 1
@@ -225,10 +230,14 @@ def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
     """Measurements of an evaluation, by names that say so: `Test: loss: 0.4 acc: 0.9`."""
     start = pairs[0].start if pairs else 0
     aside = _ASIDE.search(text, 0, start) or _ASIDE.match(text, start)
-    if aside is None or (aside.start() == start and not pairs[0].name.startswith(f"{aside.group()}_")):
+    if aside is None:
         return pairs
     part = f"{aside.group()}_"
-    return [pair if pair.name.startswith(part) else pair._replace(name=part + pair.name) for pair in pairs]
+    if aside.start() == start and not f"{pairs[0].name}_".startswith(part):
+        return pairs
+    return [
+        pair if f"{pair.name}_".startswith(part) else pair._replace(name=part + pair.name) for pair in pairs
+    ]
 
 
 def _leave_out(pairs: list[Pair], text: str) -> str:
@@ -240,10 +249,11 @@ def _leave_out(pairs: list[Pair], text: str) -> str:
 
 def _name_labelled(pairs: list[Pair], text: str) -> list[Pair]:
     """Measurements of an evaluation behind the training's: `Epoch 3 Train: loss 0.5 Val: loss 0.6`."""
-    named, labels = [], list(_LABEL.finditer(text))
+    named, label, at = [], "", 0
     for pair in pairs:
-        label = next((label.group(1) for label in reversed(labels) if label.end() <= pair.start), None)
-        named.append(
-            pair._replace(name=f"{label}_{pair.name}") if label and pair.name.lower() not in COUNTS else pair
-        )
+        found = list(_LABEL.finditer(text, at, pair.start))[-1:]
+        if found and not re.search(r"\w", text[found[0].end() : pair.start]):
+            label = f"{found[0].group(1)}_" if found[0].group(1) else ""
+        at = pair.start + pair.length
+        named.append(pair if pair.name.lower() in COUNTS else pair._replace(name=label + pair.name))
     return named

@@ -19,7 +19,7 @@ _GROUPED = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s\([a-z]{{1,16}}\))?)"
-    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}})(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}}|(?=\[))(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
     rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
@@ -41,7 +41,8 @@ _PART_CHARACTERS = 12
 _WORDS = lazily(
     r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31})\s){1,4})$"
 )
-_OF_SOMETHING = lazily(r"\s[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])", re.IGNORECASE)  # `tokenized 1000 documents`
+# `tokenized 1000 documents`, `Nov 26 20:30:45`
+_OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
 _WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = lazily(
@@ -91,7 +92,7 @@ def find_pairs(text: str) -> list[Pair]:
     for match in islice(_PAIR.finditer(text), MAX_PAIRS):
         name, sign, value, total = match.groups()
         lowered = name.lower()
-        if lowered in _NO_NAMES:
+        if lowered in _NO_NAMES or (not sign and lowered not in COUNTS):
             continue
         start = match.start()
         if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):

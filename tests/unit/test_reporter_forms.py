@@ -239,6 +239,14 @@ def test_ultralytics_epochs_are_steps_of_the_run_and_its_columns_metrics(bar: st
     }  # fmt: skip
 
 
+def test_ultralytics_bars_of_other_forms_are_its_validations() -> None:
+    """Seen: step 5 of 5, after 30 of 30, where it classifies."""
+    train = "        3/3         0G       2.31         16        224: 100%|██████████| 10/10 [00:01<00:00,  5.41it/s]"
+    valid = "               classes   top1_acc   top5_acc: 100%|██████████| 5/5 [00:00<00:00, 12.3it/s]"
+    assert (read("      Epoch    GPU_mem       loss  Instances       Size", train) or {})["step"] == 30
+    assert read("      Epoch    GPU_mem       loss  Instances       Size", train, valid) is None
+
+
 def test_yolov5_counts_its_epochs_from_0() -> None:
     lines = [
         f"        {epoch}/2         0G        1.2        3.4         20        640: 100%|██| 4/4 [00:01<00:00, 4it/s]"

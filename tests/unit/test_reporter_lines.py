@@ -279,7 +279,20 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "step 5 [train] loss=0.5 [valid] loss=0.6",
             {"step": 5, "metrics": {"loss": 0.5, "valid_loss": 0.6}},
         ),
+        (
+            "Epoch 1 | iter 5 | loss train: 2.5, val: n/a | iter time: 12.5",
+            {"epoch": 1, "step": 5, "metrics": {"loss train": 2.5, "iter time": 12.5}},
+        ),
+        (
+            "Validation: 20/20, loss 0.5, acc 0.75",
+            {"metrics": {"Validation_loss": 0.5, "Validation_acc": 0.75}},
+        ),
         # Steps of an epoch.
+        ("Epoch[3/10] Iter[20/100] loss: 0.5", {"epoch": 2.2, "total_epochs": 10, "metrics": {"loss": 0.5}}),
+        (
+            "[step=550/1000,epoch=0]",
+            {"step": 550, "total_steps": 1000, "epoch": 0},
+        ),
         ("Epoch 3 | Step 20/100 | loss 0.5", {"epoch": 2.2, "metrics": {"loss": 0.5}}),
         (
             "[Epoch 3/10] [Batch 20/100] [loss: 0.5]",
@@ -399,6 +412,11 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 25, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
         ),
         # A logger's record.
+        ("Nov 26 20:30:45 host python[123]: step 5 loss 0.5", {"step": 5, "metrics": {"loss": 0.5}}),
+        (
+            "05/01/2024 12:00:00 [INFO|DP=0|PP=0|TP=0|node-0]: iteration: 5 / 10 | lm_loss: 2.5",
+            {"step": 5, "total_steps": 10, "metrics": {"lm_loss": 2.5}},
+        ),
         (
             "[INFO|2026-01-23 10:00:00] llamafactory.train.callbacks:143 >> {'loss': 1.5, 'epoch': 0.10}",
             {"epoch": 0.1, "metrics": {"loss": 1.5}},
@@ -477,7 +495,12 @@ def test_a_step_is_one_whatever_is_done_with_it() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["rank: {}, step: 5, loss: 0.5", "[Rank {}] step 5 loss 0.5", '{{"rank": {}, "step": 5, "loss": 0.5}}'],
+    [
+        "rank: {}, step: 5, loss: 0.5",
+        "[Rank {}] step 5 loss 0.5",
+        "[PID:123] [RANK:{}] step 5 loss 0.5",
+        '{{"rank": {}, "step": 5, "loss": 0.5}}',
+    ],
 )
 def test_a_line_that_names_its_rank_counts_if_that_is_0(line: str) -> None:
     assert read(line.format(0)) == {"step": 5, "metrics": {"loss": 0.5}}
@@ -501,6 +524,14 @@ def test_steps_that_go_on_over_epochs_are_the_runs() -> None:
     assert read(lines[0]) == {"epoch": 0.25, "metrics": {"loss": 0.5}}
     assert read(*lines[:2]) == {"step": 600, "total_steps": 1000, "epoch": 2, "metrics": {"loss": 0.5}}
     assert read(*lines) == {"step": 1000, "total_steps": 1000, "epoch": 3, "metrics": {"loss": 0.5}}
+
+
+def test_steps_before_their_epoch_are_the_runs_until_they_begin_anew() -> None:
+    lines = [f"step {at}/100, epoch {epoch}, loss: 0.5" for epoch in (1, 2) for at in (50, 100)]
+    said = {"metrics": {"loss": 0.5}}
+    assert read(*lines[:2]) == {"step": 100, "total_steps": 100, "epoch": 1, **said}
+    assert read(*lines[:3]) == {"step": None, "total_steps": None, "epoch": 1.5, **said}
+    assert read(*lines) == {"epoch": 2.0, **said}
 
 
 def test_a_step_of_an_evaluation_is_none_where_others_say_that_they_are_the_runs() -> None:
