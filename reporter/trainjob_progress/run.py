@@ -126,6 +126,7 @@ def _follow(command: Command, reader: Reader, reporter: Reporter, channels: Sequ
     signal.pthread_sigmask(signal.SIG_SETMASK, command.mask)
     for channel in channels:
         channel.join()
+    reporter._run.exit()  # a thread that has had no core yet has the last report still to write
 
 
 def _finish(reporter: Reporter, command: Command, reader: Reader) -> None:

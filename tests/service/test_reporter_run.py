@@ -407,6 +407,35 @@ def test_a_signal_to_all_before_the_command_is_there_comes_to_it(tmp_path: Path)
     assert done.returncode == -signal.SIGINT
 
 
+BUSY = """
+import sys, time
+from trainjob_progress import run
+from trainjob_progress.sinks.file import FileSink
+
+really = FileSink.write
+
+def write(self, snapshot):
+    free_s = time.monotonic() + (0 if snapshot.state == "running" else 0.5)
+    while time.monotonic() < free_s:
+        pass
+    really(self, snapshot)
+
+FileSink.write = write
+sys.exit(run.main(["--", "echo", "step 9/9 loss 0.5"]))
+"""
+
+
+def test_the_last_document_is_waited_for_where_others_have_the_cores(tmp_path: Path) -> None:
+    """Seen: at a load of 39, three of 100 commands that had finished were running for ever."""
+    path = tmp_path / "p.json"
+    environ = {**os.environ, "PYTHONPATH": str(REPORTER), "TRAINJOB_PROGRESS_FILE": str(path)}
+    done = subprocess.run(
+        [sys.executable, "-c", BUSY], env=environ, capture_output=True, timeout=30, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"step 9/9 loss 0.5\n", b"")
+    assert json.loads(path.read_bytes())["state"] == "completed"
+
+
 LOGS = """
 import os, time
 from trainjob_progress.trackers import Point
