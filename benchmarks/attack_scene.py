@@ -24,12 +24,13 @@ from tests.e2e.manifests import SERVICE_NAME, apply_rights, server_flags
 from . import kubernetes, push
 from .control_plane import BARE_ONE, BARE_SERVICE_NAME, TRAINJOBS, ControlPlane, bare_bodies, control_plane
 from .fleet import Pod, create_account, create_node, create_pods, token_of
-from .others import KUBE_READS, LIVEZ, PUSHES, PUSHES_PER_S, READS, User, Victims
+from .others import KUBE_LOGS, KUBE_READS, LIVEZ, PUSHES, PUSHES_PER_S, READS, User, Victims
 from .processes import Server, free_port, process
 from .scene import API, ONE, bare, certificates, fetch, scene, serving, until_all_probed
 
 COMPONENTS = ("source-exec", "source-logs", "source-push")
 PROBES_PER_S = 10.0  # of a kubelet, of /livez
+LOGS_PER_S = 5.0
 INTERVAL = "2s"  # of the victim's jobs
 NODE = "node-0"
 VICTIMS, PROBED = 12, 8  # jobs with pods in the victim's namespace; half of these by exec, half by log
@@ -66,6 +67,7 @@ class Scenery:
     plane: ControlPlane | None = None
     beside: Server | None = None  # a bare server behind the same kube-apiserver
     connections: int = 0  # files that the server has open when nobody attacks
+    cpu_share: float = 0.0  # of a core that it uses then
     is_link_slow: bool = False  # to kube-apiserver, in all rows
 
     def set(self, *, pods: str = "quick", bytes_per_s: float = 0) -> None:
@@ -168,7 +170,7 @@ async def _real(
         ),
     ):  # fmt: skip
         create_node(plane.api, NODE, kubelet_port)
-        victims = _victims(plane, victim)
+        victims, logs = _victims(plane, victim)
         access = _tenant(plane, tenant, jobs)
         access.token, access.weak_token, access.port = reader, nobody, port
         tls = ("--cert", str(cert), "--key", str(key))
@@ -197,36 +199,50 @@ async def _real(
                     direct,
                     aggregated,
                     masters,
-                    replace(masters, name=KUBE_READS, path=BARE_ONE),
+                    replace(aggregated, name=KUBE_READS[0], path=BARE_ONE),
+                    replace(masters, name=KUBE_READS[1], path=BARE_ONE),
+                    replace(
+                        masters,
+                        name=KUBE_LOGS,
+                        server=replace(plane.server, port=link_port),
+                        path=logs,
+                        connections=1,
+                        per_s=LOGS_PER_S,
+                    ),
                     _kubelet(direct),
                 ),
                 access=access,
                 directory=directory,
-                victims=_watched(victims, direct, masters, victim),
+                victims=_watched(victims, direct, masters, victim, link_port),
                 plane=plane,
                 beside=beside,
             )
 
 
-def _victims(plane: ControlPlane, namespace: str) -> list[tuple[str, str]]:
-    """Names of jobs with pods, and the tokens of those that push."""
+def _victims(plane: ControlPlane, namespace: str) -> tuple[list[tuple[str, str]], str]:
+    """Names of jobs with pods, and the tokens of those that push; the path of a pod's last log line."""
     create_account(plane.api, namespace)
-    found = []
+    found, logs = [], ""
     for place in range(1, VICTIMS + 1):
         number = place * kubernetes.NAMESPACES
         source = "push" if place > PROBED else ("exec", "logs")[place % 2]
         pods = _give_pods(plane, number, {"source": source, "interval": INTERVAL})
         found.append((kubernetes.job_name(number), token_of(plane.api, pods[0]) if source == "push" else ""))
-    return found
+        logs = f"/api/v1/namespaces/{namespace}/pods/{pods[0].name}/log?tailLines=1"
+    return found, logs
 
 
-def _watched(jobs: list[tuple[str, str]], direct: User, admin: User, namespace: str) -> Victims:
+def _watched(
+    jobs: list[tuple[str, str]], direct: User, admin: User, namespace: str, link_port: int
+) -> Victims:
     found = Victims(
         namespace=namespace,
         user=direct,
         admin=admin,
+        beside=replace(admin, server=replace(admin.server, port=link_port)),
         watched=f"{API}/namespaces/{namespace}/trainjobs",
         objects=TRAINJOBS.format(namespace),
+        all_objects=f"{TRAINJOBS.partition('/namespaces')[0]}/trainjobs",
         probed=[name for name, token in jobs if not token],
         pushers=(),
     )

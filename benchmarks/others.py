@@ -21,14 +21,17 @@ from .scene import ONE
 CONNECTIONS, PER_S = 2, 25.0  # of each kind of user; each connection so many requests a second
 REQUEST_TIMEOUT_S = 20.0
 CHANGES_PER_S, PUSHES_PER_S, LOOKS_PER_S = 10.0, 20.0, 20.0
-KUBE_READS = "kube reads"  # of a bare server through kube-apiserver: what these take is no doing of ours
+# Of a bare server through kube-apiserver, by the same two users: what these take is no doing of ours.
+KUBE_READS = ("bare aggregated", "bare masters")
+KUBE_LOGS = "kube logs"  # of a victim's pod, over the server's link: what a probe takes at least
 LIVEZ, PUSHES = "livez", "pushes"
 READS = ("direct", "aggregated", "masters")
 CHANGES, PUSHED, FRESH = "changes", "pushed", "fresh"
-KUBE_CHANGES = "kube changes"  # on a second watch of kube-apiserver itself: how unevenly it sends
+KUBE_CHANGES = "kube changes"  # on a bare watch of the same objects over the same link: no doing of ours
 LATE, TICK_S = "late", 0.02  # how late the measuring process itself was, so often looked at
 _MARK = "changed-at"
 _KEPT = 10_000
+_LARGE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +156,10 @@ class Victims:
     namespace: str
     user: User  # at the server
     admin: User  # at kube-apiserver
+    beside: User  # there too, over the server's link
     watched: str  # path at the server
     objects: str  # path of their TrainJobs at kube-apiserver
+    all_objects: str  # path of all TrainJobs there: what the server watches
     probed: Sequence[str]  # names of jobs
     pushers: Sequence[User]
     # Due when a watch of kube-apiserver itself brings them: it and etcd may be slow by themselves.
@@ -168,7 +173,7 @@ class Victims:
         tasks = [
             asyncio.create_task(self._keep(self.user, self.watched, self._came)),
             asyncio.create_task(self._keep(self.admin, self.objects, self._came_from_kube)),
-            asyncio.create_task(self._keep(self.admin, self.objects, self._came_again)),
+            asyncio.create_task(self._keep(self.beside, self.all_objects, self._came_again)),
             asyncio.create_task(self._change()),
         ]
         try:
@@ -263,7 +268,8 @@ async def _events(reader: asyncio.StreamReader) -> AsyncIterator[Any]:
         await reader.readexactly(2)
         *lines, rest = rest.split(b"\n")
         for line in lines:
-            yield json.loads(line)["object"]
+            if len(line) <= _LARGE_BYTES:  # else an attacker's, and to parse it would make this process late
+                yield json.loads(line)["object"]
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:

@@ -119,16 +119,8 @@ class Listener:
 
     def _enter(self, accepted: socket.socket, site: str) -> None:
         connection = _Accepted(accepted, site, self._loop.time())
-        try:
-            accepted.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            self._add(connection, self._silent)
-            self._loop.add_reader(accepted, self._on_first_bytes, connection)
-            return
-        except OSError:
-            pass  # its handshake ends it
-        self._add(connection, self._ready)
-        self._begin_some()
+        self._add(connection, self._silent)
+        self._loop.add_reader(accepted, self._on_first_bytes, connection)
 
     def _add(self, connection: _Accepted, to: ByAddress[_Accepted]) -> None:
         """When too many wait, the oldest of the address that has most is closed."""
@@ -137,6 +129,15 @@ class Listener:
             self._close(to.oldest_of_most())
 
     def _on_first_bytes(self, connection: _Accepted) -> None:
+        try:
+            is_open = bool(connection.socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        if not is_open:  # it has gone, and needs no handshake
+            self._close(connection)
+            return
         self._loop.remove_reader(connection.socket)
         self._silent.discard(connection)
         self._add(connection, self._ready)
