@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -30,8 +31,11 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Point = tuple[
     float, float, float
 ]  # milliseconds (training clock), step or NO_STEP, value; of epochs NaN: none
+# What was measured at one time: milliseconds, step or NO_STEP, epoch or NaN, and by metric its value.
+Row = tuple[float, float, float, dict[str, float]]
 
 _POINT = struct.Struct("<3d")
+_NUMBER_BYTES = _POINT.size / 3
 
 
 class Attempt(msgspec.Struct, array_like=True, gc=False):
@@ -48,28 +52,43 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
     width_ms: float = 0.0  # of the intervals that are thinned; 0: all is there yet
     series: dict[str, bytes] = {}
 
-    def append(self, at_ms: float, step: float, epoch: float | None, metrics: dict[str, float]) -> None:
-        """Add what was measured at one time, which is no earlier than the last one."""
-        series = self.series
-        series[PROGRESS] = series.get(PROGRESS, b"") + _POINT.pack(
-            at_ms, step, math.nan if epoch is None else epoch
-        )
-        for name, value in metrics.items():
-            series[name] = series.get(name, b"") + _POINT.pack(at_ms, step, value)
-        self.rows += 1
-        self.first_ms = min(self.first_ms, at_ms)
-        self.last_ms, self.last_step = at_ms, step
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Add what was measured, each row no earlier than the one before it."""
+        added: dict[str, list[float]] = {PROGRESS: []}
+        progress = added[PROGRESS]
+        for at_ms, step, epoch, metrics in rows:
+            progress += (at_ms, step, epoch)
+            for name, value in metrics.items():
+                if (numbers := added.get(name)) is None:
+                    numbers = added[name] = []
+                numbers += (at_ms, step, value)
+            self.first_ms = min(self.first_ms, at_ms)
+            self.last_ms, self.last_step = at_ms, step
+        self.rows += len(rows)
+        if not rows:
+            return
+        for name, numbers in added.items():
+            data = _pack(numbers)
+            if (held := self.series.get(name)) is None:
+                self.series[sys.intern(name)] = data
+            else:
+                self.series[name] = held + data
 
     def points(self, name: str) -> list[Point]:
         """The points of a series, in the order of their times; none if any is not such as we write."""
-        try:
-            points: list[Point] = list(_POINT.iter_unpack(self.series.get(name, b"")))
-        except struct.error:
-            return []
-        for at_ms, step, _ in points:
-            if not (math.isfinite(at_ms) and NO_STEP <= step <= MAX_INTEGER):
-                return []
-        return points
+        numbers = self._numbers(name)
+        return [*zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)]
+
+    def _numbers(self, name: str) -> Sequence[float]:
+        """The same, one after another: time, step, value, time …"""
+        data = self.series.get(name, b"")
+        count, rest = divmod(len(data), _POINT.size)
+        if rest or not count:
+            return ()
+        numbers: Sequence[float] = struct.unpack(f"<{3 * count}d", data)
+        steps = numbers[1::3]
+        is_finite = math.isfinite(sum(numbers[::3]) + sum(steps))
+        return numbers if is_finite and min(steps) >= NO_STEP and max(steps) <= MAX_INTEGER else ()
 
     def has_last(self, name: str) -> bool:
         """Whether the metric was measured at the last time and step."""
@@ -105,12 +124,24 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
         most = min(held * 3 // 4, max(held // 8, held - by_bytes))
         if len(self.series) > MAX_SERIES + 1:
             self.drop_series(MAX_SERIES)
+        series = {name: self._numbers(name) for name in self.series}  # once: there may be thousands
+        thinned = dict(series)
+        is_enough = self._thin_to(most / _NUMBER_BYTES, thinned)
+        for name, numbers in thinned.items():
+            if numbers is not series[name] or not numbers:
+                self.series[name] = _pack(numbers)
+        return is_enough
+
+    def _thin_to(self, most: float, series: dict[str, Sequence[float]]) -> bool:
+        """Thin them to so many numbers of all; False when they are as thin as can be, by then."""
         span_ms = self.last_ms - self.first_ms
+        left = sum(map(len, series.values()))
         while True:
-            before = sum(map(len, self.series.values()))
+            before = left
             if self.width_ms:
-                self._thin()
-            left = sum(map(len, self.series.values()))
+                for name, numbers in series.items():
+                    series[name] = self._thin(name, numbers)
+                left = sum(map(len, series.values()))
             if left <= most:
                 return True
             if self.width_ms > span_ms + 1 and left == before:
@@ -118,7 +149,7 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
             if self.width_ms:
                 self.width_ms *= WIDER ** (2 if left > 2 * most else 1)
             else:
-                longest = max(map(len, self.series.values())) // _POINT.size
+                longest = max(map(len, series.values())) // 3
                 self.width_ms = max(1.0, 2 * span_ms / longest)
 
     def drop_series(self, most: int) -> None:
@@ -128,27 +159,20 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
         for name in names[: len(names) - most]:
             del self.series[name]
 
-    def _thin(self) -> None:
-        """Leave of each interval but the latest points what `thin` leaves."""
-        for name in self.series:
-            points = self.points(name)
-            if not points:
-                self.series[name] = b""
-                continue
-            values = [value for _, _, value in points]
-            if name == PROGRESS and any(step != NO_STEP for _, step, _ in points):
-                values = [step for _, step, _ in points]
-            kept = thin(values, pairwise(self._edges(points)))
-            if len(kept) < len(points):
-                self.series[name] = b"".join([_POINT.pack(*points[each]) for each in kept])
+    def _thin(self, name: str, numbers: Sequence[float]) -> Sequence[float]:
+        """What `thin` leaves of each interval, and the latest points."""
+        times_ms, values = numbers[::3], numbers[2::3]
+        if name == PROGRESS and any(step != NO_STEP for step in numbers[1::3]):
+            values = numbers[1::3]
+        older = len(values) - len(values) // WHOLE_SHARE  # of the latest each is an interval of its own
+        began, width = self.first_ms, self.width_ms
+        places = [(at_ms - began) // width for at_ms in times_ms[:older]]
+        edges = [0, *[index for index, (one, other) in enumerate(pairwise(places), 1) if one != other], older]
+        kept = thin(values, pairwise(edges))
+        if len(kept) == len(values):
+            return numbers
+        return [number for each in kept for number in numbers[3 * each : 3 * each + 3]]
 
-    def _edges(self, points: list[Point]) -> Iterator[int]:
-        """Where the intervals of a series begin, and the end. Of the latest points each is one of its own."""
-        began, width, current = self.first_ms, self.width_ms, -1.0
-        older = len(points) - len(points) // WHOLE_SHARE
-        for index in range(older):
-            number = (points[index][0] - began) // width
-            if number != current:
-                yield index
-                current = number
-        yield from range(older, len(points) + 1)
+
+def _pack(numbers: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(numbers)}d", *numbers)

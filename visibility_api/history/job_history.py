@@ -13,7 +13,7 @@ point is known again wherever it comes from, and what is learnt of the clock hol
 
 from __future__ import annotations
 
-import sys
+import math
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ import msgspec
 from visibility_api.reports.document import Point, Progress
 from visibility_api.reports.fields import MAX_INTEGER
 
-from .attempt import MAX_SERIES, NO_STEP, UNREADABLE, Attempt
+from .attempt import MAX_SERIES, NO_STEP, UNREADABLE, Attempt, Row
 
 ROOM_BYTES = 15 * 1024  # of one job
 MAX_SAVED_BYTES = 1024 * 1024  # of one that is read, uncompressed
@@ -89,19 +89,26 @@ class JobHistory:
         elif not kept.shift_ms:
             kept.ahead_ms = round(ahead_s * 1000)
         at_ms = reported_ms + kept.shift_ms
+        rows: list[Row] = []
+        last_ms, last_step = kept.last_ms, kept.last_step
         for point in points:
             point_ms = float(_milliseconds(point.timestamp) + kept.shift_ms)
             step = NO_STEP if point.step is None else float(point.step)
-            later_ms = point_ms - kept.last_ms
-            if (later_ms > SAME_MS or (step > kept.last_step and later_ms >= -SAME_MS)) and point_ms <= at_ms:
-                _put(kept, max(point_ms, kept.last_ms), step, point.epoch, point.metrics)
+            later_ms = point_ms - last_ms
+            if (later_ms > SAME_MS or (step > last_step and later_ms >= -SAME_MS)) and point_ms <= at_ms:
+                _put(rows, max(point_ms, last_ms), step, point.epoch, point.metrics)
+                if rows:
+                    last_ms, last_step = rows[-1][0], rows[-1][1]
+        kept.extend(rows)
         step = NO_STEP if report.step is None else float(report.step)
         metrics = report.metrics
         is_again = abs(at_ms - kept.last_ms) <= SAME_MS and step == kept.last_step
         if is_again:
             metrics = tuple([each for each in metrics if not kept.has_last(each[0])])
         if metrics or not is_again:
-            _put(kept, max(float(at_ms), kept.last_ms), step, report.epoch, metrics)
+            rows = []
+            _put(rows, max(float(at_ms), kept.last_ms), step, report.epoch, metrics)
+            kept.extend(rows)
         self._bound()  # once: to make room for each point by itself would take ten times as long
 
     def _begin(self, key: str) -> Attempt:
@@ -151,15 +158,21 @@ def restore(saved: bytes) -> JobHistory | None:
 
 
 def _put(
-    attempt: Attempt, at_ms: float, step: float, epoch: float | None, metrics: Sequence[tuple[str, str]]
+    rows: list[Row], at_ms: float, step: float, epoch: float | None, metrics: Sequence[tuple[str, str]]
 ) -> None:
     found = _numbers(metrics)
     if found or step != NO_STEP or epoch is not None:
-        attempt.append(at_ms, step, epoch, found)
+        rows.append((at_ms, step, math.nan if epoch is None else epoch, found))
 
 
 def _numbers(metrics: Sequence[tuple[str, str]]) -> dict[str, float]:
     """The values of those that have one: a metric may be any text. As many as there is room for."""
+    names = [name for name, _ in metrics]
+    if len(names) <= MAX_SERIES and sum(map(len, names)) <= MAX_NAME_CHARACTERS and "" not in names:
+        try:  # as nearly always; there may be 2,048 values
+            return {name: float(text) for name, text in metrics}
+        except ValueError:
+            pass
     found: dict[str, float] = {}
     characters = 0
     for name, text in metrics:
@@ -171,7 +184,7 @@ def _numbers(metrics: Sequence[tuple[str, str]]) -> dict[str, float]:
         if len(found) == MAX_SERIES or characters > MAX_NAME_CHARACTERS:
             break
         if name:
-            found[sys.intern(name)] = value
+            found[name] = value
     return found
 
 

@@ -14,11 +14,14 @@ from itertools import pairwise
 
 def thin(values: Sequence[float], intervals: Iterable[tuple[int, int]]) -> list[int]:
     """The indices of the points that stay: of each interval from its start to before its stop, and the first
-    and the last of all. The intervals are in order and cover the values."""
+    and the last of all. The intervals are in order and cover the values, or the first of them: the others
+    stay."""
     kept: list[int] = []
+    stop = 0
     for start, stop in intervals:
         if stop - start <= 1:
-            kept.extend(range(start, stop))
+            if start < stop:
+                kept.append(start)
             continue
         interval = values[start:stop]
         if not math.isfinite(sum(interval)):  # something in it is not, or the sum is too large
@@ -30,6 +33,7 @@ def thin(values: Sequence[float], intervals: Iterable[tuple[int, int]]) -> list[
         kept.append(start + low)
         if low != high:
             kept.append(start + high)
+    kept.extend(range(stop, len(values)))
     if kept and kept[0] != 0:
         kept.insert(0, 0)
     if kept and kept[-1] != len(values) - 1:
