@@ -120,6 +120,7 @@ async def test_jobs_of_a_watch_that_is_down_for_a_minute_are_not_known_to_be_fre
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("visibility_api.ownership.EVALUATION_S", 0.01)
+    monkeypatch.setattr("visibility_api.ownership.EVALUATION_PARTS", 1)
     seen: asyncio.Queue[frozenset[tuple[str, str | None]]] = asyncio.Queue(1)
     tracker = SimpleNamespace(unwatched=frozenset())
     tracker.review = lambda _share: seen.full() or seen.put_nowait(tracker.unwatched)

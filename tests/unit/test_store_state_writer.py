@@ -240,6 +240,26 @@ async def test_histories_that_are_due_are_written_in_their_turn(tmp_path: Path) 
     assert kept(tmp_path, histories=True) == dict.fromkeys("cde", b"past of 1") | {"a": b"past of 2"}
 
 
+async def test_others_have_a_turn_after_each_slice_of_histories(tmp_path: Path) -> None:
+    """64 histories that are full take 20 ms to compress."""
+    turn, taken = 0, set[int]()
+
+    class Noting(Server):
+        def history(self, job: JobRef) -> SavedJob | None:
+            taken.add(turn)
+            return Server.history(self, job)
+
+    server = Noting(directory=tmp_path, rhythm=replace(QUICK, history_s=0.0, slice_s=0.0))
+    await server.writer.load()
+    async with server.running():
+        for number in range(20):
+            server.report(f"job-{number}", b"1")
+        while server.writer._histories:
+            turn += 1
+            await asyncio.sleep(0)
+    assert len(taken) >= 20
+
+
 async def test_a_history_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.write_text("a file is in the way")

@@ -40,6 +40,7 @@ log = structlog.get_logger("visibility.jobs")
 REFRESH = timedelta(seconds=60)  # times of probes and remaining time are at most this old
 PASSING = timedelta(seconds=PASSES_IN_S)
 _REFRESH_S = REFRESH.total_seconds()
+PASSING_AT_ONCE = 32  # jobs whose estimated end has come: one moment may be that of a whole namespace
 
 
 class Tracker:
@@ -71,6 +72,7 @@ class Tracker:
         self._records: dict[JobRef, Record] = {}
         self._groups = Groups()
         self._reviews: Iterator[JobRef] = iter(())
+        self._due = 0.0  # of a job, to be evaluated next
         # Resources and namespaces, None for all, whose objects are not followed at this moment; for
         # `OwnersTerm` to set.
         self.unwatched: frozenset[tuple[str, str | None]] = frozenset()
@@ -214,15 +216,19 @@ class Tracker:
 
     def review(self, share: float) -> None:
         """Evaluate this share of the jobs anew, in turn, and those whose estimated end has come: ages grow
-        without anything happening. To be called once a second. Raises what the first job raised that could
-        not be evaluated, after all others were."""
+        without anything happening. To be called many times a second, with small shares: of very many jobs a
+        second's keeps everybody waiting. Raises what the first job raised that could not be evaluated, after
+        all others were."""
         now = self._now()
-        due = []
-        while self._passing and self._passing[0][0] <= now:
+        due: list[Record] = []
+        while self._passing and self._passing[0][0] <= now and len(due) < PASSING_AT_ONCE:
             if (record := self._records.get(heapq.heappop(self._passing)[1])) is not None:
                 record.passes_at = None
                 due.append(record)
-        for _ in range(math.ceil(share * len(self._records))):
+        self._due += share * len(self._records)
+        jobs = math.ceil(self._due)
+        self._due -= jobs
+        for _ in range(jobs):
             ref = next(self._reviews, None)
             if ref is None:
                 self._reviews = iter(list(self._records))

@@ -9,7 +9,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -170,7 +170,9 @@ class StateWriter:
         self, snapshot: Snapshot, history: Snapshot, count: Callable[[str, int], None]
     ) -> _Batch:
         """The states that the file does not have yet, the jobs to take out of it, and histories."""
-        saved, began, unchanged = [], time.monotonic(), 0
+        saved: list[SavedJob] = []
+        histories: list[SavedJob] = []
+        began, unchanged = time.monotonic(), 0
         try:
             while self._changed:
                 ref, _ = self._changed.popitem()
@@ -181,28 +183,28 @@ class StateWriter:
                 if time.monotonic() - began > self._rhythm.slice_s:
                     await asyncio.sleep(0)
                     began = time.monotonic()
+            for each in self._due_histories(history, began, self._rhythm.histories):
+                histories.append(each)
+                if time.monotonic() - began > self._rhythm.slice_s:
+                    await asyncio.sleep(0)
+                    began = time.monotonic()
         except asyncio.CancelledError:
-            self._put_back(_Batch(saved, [], [], {}))
+            self._put_back(_Batch(saved, [], histories, {}))
             raise
         count(UNCHANGED, unchanged)
         gone, self._gone = self._gone, {}
         for ref in gone:
             self._written.pop(ref, None)
-        histories = self._due_histories(history, time.monotonic(), self._rhythm.histories)
-        return _Batch(saved, list(gone), histories, self._taken_points(histories))
-
-    def _taken_points(self, histories: Sequence[SavedJob]) -> dict[JobRef, list[Addition]]:
-        """What histories have gained, but for those that are written whole."""
+        saved, histories = ([each for each in some if each.ref not in gone] for some in (saved, histories))
         points, self._points = self._points, {}
-        for each in histories:
-            points.pop(each.ref, None)
-        return points
+        return _Batch(saved, list(gone), histories, points)
 
-    def _due_histories(self, history: Snapshot, now: float, most: int) -> list[SavedJob]:
-        due = [ref for ref, at in self._histories.items() if at <= now][:most]
-        for ref in due:
-            del self._histories[ref]
-        return [kept for ref in due if (kept := _taken(history, ref)) is not None]
+    def _due_histories(self, history: Snapshot, now: float, most: int) -> Iterator[SavedJob]:
+        """One by one: each is compressed. What it has gained is in it, and not written beside it."""
+        for ref in [ref for ref, at in self._histories.items() if at <= now][:most]:
+            if self._histories.pop(ref, None) is not None and (kept := _taken(history, ref)) is not None:
+                self._points.pop(ref, None)
+                yield kept
 
     def _news_of(self, ref: JobRef, snapshot: Snapshot) -> SavedJob | None:
         state = _taken(snapshot, ref)
@@ -233,8 +235,8 @@ class StateWriter:
     def _finish(self, snapshot: Snapshot, history: Snapshot) -> None:
         """The last batch. Blocks: the loop has nothing else to do by now."""
         saved = [state for ref in self._changed if (state := self._news_of(ref, snapshot)) is not None]
-        histories = self._due_histories(history, math.inf, len(self._histories))
-        batch = _Batch(saved, list(self._gone), histories, self._taken_points(histories))
+        histories = [*self._due_histories(history, math.inf, len(self._histories))]
+        batch = _Batch(saved, list(self._gone), histories, self._points)
         last: Future[None] = self._thread.submit(self._close, batch)
         try:
             last.result(self._rhythm.close_s)
