@@ -1,4 +1,4 @@
-"""A loop that is not tracked, around loops that are: nobody says how often it goes round, or which trains."""
+"""A loop that is not tracked, around loops that are. Nobody says which of them trains."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Around(Reporter):
     __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_one", "_inside")
     stands_for_loop = True
 
-    def __init__(self, run: LiveRun, loop: Optional[Loop]) -> None:
+    def __init__(self, run: LiveRun, loop: Optional[Loop], rounds: Optional[float] = None) -> None:
+        """`rounds`: planned by the block that it is in."""
         super().__init__()
+        self._total_steps = None if rounds is None else int(rounds)
         self._is_loop = True
         self._is_iterating = True
         self._run, self._flow = run, Flow()

@@ -42,8 +42,8 @@ def begin(
     sinks: Optional[Sequence[Sink]] = None,
     bar: bool = False,
     without_push: bool = False,
-    is_alone: bool = False,
     is_quiet: bool = False,
+    goes_on: bool = False,
     doubts: Optional[Mapping[str, str]] = None,
     name: object = None,
     best: Optional[Mapping[str, Extreme]] = None,
@@ -51,10 +51,10 @@ def begin(
 ) -> None:
     """Start `reporter`: as a level of the run that is open, or as a run of its own.
 
-    `without_push`: somebody else pushes already. `is_alone`: a loop without a `with` block around it.
-    `is_quiet`: no warning when it replaces one that was not finished: a framework tries again. `doubts`: what
-    is to be said of other arguments. A wrong one is named in one warning, with what is used in its place.
-    `place`: in the code, of a loop that was begun before.
+    `without_push`: somebody else pushes already. `is_quiet`: no warning when it replaces one that was not
+    finished: a framework tries again. `goes_on`: a loop that was begun before; `place`: where, in the code.
+    `doubts`: what is to be said of other arguments. A wrong one is named in one warning, with what is used in
+    its place.
     """
     global newest
     try:
@@ -79,23 +79,24 @@ def begin(
         reporter._name = name if name is None or isinstance(name, str) else show(name)
         reporter._flow = Flow()
         place = place or find_place()
-        loops = find_loops() if is_alone or total_steps is None else []
+        loops = find_loops() if reporter._is_loop or total_steps is None else []
+        around = loops if reporter._is_loop and not goes_on else []
         turn = _turns.setdefault(os.getpid(), threading.RLock())
         is_alone_here = turn.acquire(timeout=TURN_S)
         try:
             _end_left()
             run = _find_run(reporter, loops, is_quiet=is_quiet) if sinks is None else None
             if run is not None and run.levels:
-                _join(reporter, run, place, loops if is_alone else [])
+                _join(reporter, run, place, around)
             else:
                 if run is not None:
                     reporter._run, run.levels = run, [reporter]
                 else:
                     _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
-                if is_alone and loops:
-                    around = Around(reporter._run, _choose(loops))  # the run's end is not this loop's
-                    around._takes_in(reporter, place)
-                    reporter._run.levels = [around, reporter]
+                if around:
+                    outer = Around(reporter._run, _choose(around))  # the run's end is not this loop's
+                    outer._takes_in(reporter, place)
+                    reporter._run.levels = [outer, reporter]
             reporter._loops = loops
             open_runs.enter(reporter._run)
         finally:
@@ -223,9 +224,9 @@ def _end_left() -> None:
 def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]) -> None:
     outer = run.levels[-1]
     inside = [loop for loop in loops if loop not in outer._loops]
-    plan = outer._total_steps or outer._total_epochs
-    if inside and not (outer._is_loop or plan or outer._step != outer._initial_step):
-        outer = Around(run, _choose(inside))
+    if inside and not outer._is_loop and _has_room(outer, reporter):
+        planned = outer._total_epochs
+        outer = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
         run.levels.append(outer)
     reporter._run = run
     run.is_through = run.is_announced = False
@@ -240,21 +241,26 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
 
 def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
     """Whether the steps of a new, inner reporter are the run's steps."""
-    if not outer._counts:
+    if not outer._counts or any(flow.is_around for _, flow in run.phases):
         return False
-    if any(flow.is_around for _, flow in run.phases):
+    if run.marks is not None and run.marks.is_open_here:
         return False
-    if outer._is_loop:
-        return outer._takes_in(reporter, place)
-    planned = outer._total_steps
-    is_untouched = outer._step == outer._initial_step
-    if is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned):
-        return True
-    run.say(
-        "nested",
-        "a loop or reporter inside a run that counts steps itself: its steps are shown as a message only",
-    )
-    return False
+    place_of_block = run.levels.index(outer) - outer.stands_for_loop
+    block = run.levels[place_of_block] if place_of_block >= 0 else outer
+    if not block._is_loop and not _has_room(block, reporter):
+        run.say(
+            "nested",
+            "a loop or reporter inside a run that counts steps itself: its steps are shown as a message only",
+        )
+        return False
+    return outer._takes_in(reporter, place) if outer._is_loop else True
+
+
+def _has_room(block: Level, reporter: Reporter) -> bool:
+    """Whether a block's steps may be those of `reporter`: it has counted none, and has planned as many."""
+    planned = block._total_steps
+    is_untouched = block._step == block._initial_step
+    return is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned)
 
 
 def _choose(loops: Sequence[Loop]) -> Optional[Loop]:

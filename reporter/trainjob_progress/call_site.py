@@ -52,8 +52,10 @@ def find_loops() -> list[Loop]:
     found: list[Loop] = []
     frame, is_generator = _find_caller(), False
     while frame is not None and not _is_library(frame.f_code.co_filename):
-        driver = _find_for(frame) if is_generator else None  # goes over what tracks: it is not around it
-        starts = dict.fromkeys(start for start, _ in _find_loops(frame.f_code, frame.f_lasti))
+        starts = list(dict.fromkeys(start for start, _ in _find_loops(frame.f_code, frame.f_lasti)))
+        driver = _find_for(frame)  # goes over what tracks: it is not around it
+        if driver is None and is_generator and starts:
+            driver = starts[0]  # it calls `next`
         found += [(frame.f_code, start) for start in starts if start != driver]
         if frame.f_code.co_name == "<module>":
             break
@@ -103,7 +105,21 @@ def _read_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
         if at > offset and not is_handler:
             continue
         if at in _reach(to, following) and offset in _reach(at, following, but=to):
-            yield to, offset
+            yield _find_head(code, to, offset, back), offset
+
+
+def _find_head(code: CodeType, to: int, offset: int, back: Sequence[tuple[int, int]]) -> int:
+    """Where a loop begins. The condition of a `while` stands twice: at its end, from where it goes on behind
+    the first one, and at its beginning, to where `continue` jumps."""
+    import dis
+
+    lines = list(dis.findlinestarts(code))
+
+    def find_line(at: int) -> Optional[int]:
+        return next((line for start, line in reversed(lines) if start <= at), None)
+
+    line = find_line(offset)
+    return min((other for other, _ in back if other <= to and find_line(other) == line), default=to)
 
 
 def _reach(start: int, following: Mapping[int, Sequence[int]], but: Optional[int] = None) -> set[int]:

@@ -215,7 +215,7 @@ class Items(Over[T]):
             return
         begin(
             track, track._total_steps, total_epochs=track._total_epochs, initial_step=track._step,
-            place=track._place if self._outer is not None and track._counts else None,
+            goes_on=True, place=track._place if self._outer is not None and track._counts else None,
             **track._options,
         )  # fmt: skip
         if before.is_over:

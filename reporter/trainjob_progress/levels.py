@@ -26,9 +26,9 @@ class Level:
     __slots__ = (
         "_begun_round", "_counts", "_cut_steps", "_epoch", "_extras", "_failed", "_flow",
         "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs", "_inner_key",
-        "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_loop", "_is_short",
-        "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before", "_run", "_step",
-        "_total_epochs", "_total_steps",
+        "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long", "_is_loop",
+        "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before",
+        "_run", "_step", "_total_epochs", "_total_steps", "_without_before",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
@@ -58,6 +58,8 @@ class Level:
         self._begun_round: Optional[float] = None  # the last iteration in which one began
         self._in_a_row = 0  # iterations that had one, as the one before
         self._gaps = 0  # how often one came after iterations without
+        self._without_before = 0  # iterations without one, of the same loop in the round before this one
+        self._is_long = False  # the first of them has more iterations than are planned here
         self._loops: Sequence[object] = ()  # that are around it and not tracked, or that it stands for
         self._place: object = None  # in the code, where it was begun
         self._key: Key = EVALUATION  # what it is to the level around it
@@ -113,10 +115,15 @@ class Level:
         return True
 
     def _expect(self, inner: Level) -> None:
-        """In a loop that begins inside, the same will run as in the one before it."""
+        """In a loop that begins inside, the same will run as in the one before it, and be left as early."""
         last = self._inner
         if inner._is_loop and inner._inner is None and last is not None and last.key == inner._key:
             inner._inner = last.inside
+            inner._without_before, inner._more_cut, inner._cut_steps = last.habits
+
+    @property
+    def _habits(self) -> tuple[int, int, Optional[int]]:
+        return self._without, self._more_cut, self._cut_steps
 
     def _set_key(self, place: object) -> Key:
         """By what the level around it knows it again: `epoch 1` and `epoch 2` are one."""
@@ -160,6 +167,8 @@ class Level:
         """Whether what begins at `place` in the code counts the steps of this loop. The first that runs in an
         iteration does; where most iterations have none, it is an evaluation, as any other."""
         key = inner._set_key(place)
+        if self._begun_round is None:
+            self._is_long = 0 < (self._total_steps or 0) < (inner._total_steps or 0)
         is_first = self._note_begin()
         if self._has_evaluations:
             if self._inner_key is not EVALUATION:
@@ -188,11 +197,17 @@ class Level:
     @property
     def _has_evaluations(self) -> bool:
         """Whether what ran inside was no round of steps: half of the iterations had none, or more, and it
-        came now and then. Epochs come one after the other, though some may be skipped."""
+        came now and then. Epochs come one after the other, though some may be skipped. While one alone has
+        come, it is an epoch if it is longer than the loop around it."""
         if not self._is_loop or self.stands_for_loop or self._in_a_row >= max(self._gaps, 1):
             return False
-        without = self._rounds - (self._initial_step or 0) - self._inner_rounds
-        return without >= max(self._inner_rounds, 1)
+        if self._is_long and not self._gaps and self._rounds - (self._begun_round or 0) <= 1:
+            return False
+        return self._without + self._without_before >= max(self._inner_rounds, 1)
+
+    @property
+    def _without(self) -> int:
+        return int(self._rounds) - (self._initial_step or 0) - self._inner_rounds
 
     def _try_again(self) -> None:
         """A level begins inside this one: steps of one that failed in this round do not count."""
@@ -206,9 +221,9 @@ class Level:
         self._step, self._total_steps, self._epoch, self._total_epochs = 0, None, None, None
         self._percentage = self._inner = self._inner_round = self._inner_key = self._begun_round = None
         self._inner_done = self._inner_rounds = self._in_a_row = self._gaps = self._more_cut = 0
-        self._inner_epochs = 0
+        self._inner_epochs = self._without_before = 0
         self._failed = self._cut_steps = None
-        self._is_short = False
+        self._is_short = self._is_long = False
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""

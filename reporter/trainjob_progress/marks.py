@@ -53,6 +53,11 @@ class Marks:
         """Whether training waits for the caller: on another thread it does not."""
         return get_ident() in self.threads
 
+    @property
+    def is_open_here(self) -> bool:
+        """Whether the caller runs in a section that the program has marked."""
+        return any(kind != LOADING for _, kind in self.state[1]) and self.is_here
+
     def open(self, whose: object, kind: int) -> None:
         """A section begins. Close it with the same `whose`."""
         spent, sections, since_s, _ = self.state

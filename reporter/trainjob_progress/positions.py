@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Position:
     """How far a run has come; None = not known."""
 
-    __slots__ = ("epoch", "inside", "is_cut", "key", "step", "total_epochs", "total_steps")
+    __slots__ = ("epoch", "habits", "inside", "is_cut", "key", "step", "total_epochs", "total_steps")
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class Position:
         self.epoch = epoch
         self.total_epochs = total_epochs
         self.is_cut = False  # a loop that was left here, before its end, without an exception
+        self.habits: tuple[int, int, Optional[int]] = (0, 0, None)  # of that loop: Level._habits
         self.inside: Optional[Position] = None  # of what ran in it last
         self.key: Optional[Key] = None  # of a loop that has ended: what it was to the one around it
 
@@ -56,17 +57,32 @@ def find_position(levels: Sequence[Level]) -> Position:
     """Where the open `levels`, outermost first, have come to together."""
     level, inside = levels[0], levels[1:]
     counts_itself = not level._is_loop and level._step != level._initial_step
+    if level.stands_for_loop and not inside and level._inner is None:
+        return Position(0, None, None, level._total_steps)
     if counts_itself or (not inside and (level._inner is None or level._has_evaluations)):
         return Position(to_count(level._step), _sane(level), level._epoch, level._total_epochs)
     inner = find_position(inside) if inside else None
     known = inner or level._inner or Position()
     before = level._inner_done + find_rounds_before(level) * (known.total_steps or 0)
     step = before + ((inner.step or 0) if inner is not None else 0)
+    if inner is not None and inside[0].stands_for_loop and level._total_epochs is not None:
+        return _find_in_block(level, inner, step)  # the loop's rounds are those of the block
     total = _plan(level, inner, before)
     if total is not None and level._is_mostly_cut and (inner is not None or level._unfinished):
         total = max(total, step + 1)  # this round is longer than most, and not over
     position = Position(step, total, *_epochs(level, inner, known))
     position.inside = known
+    return position
+
+
+def _find_in_block(block: Level, inner: Position, step: int) -> Position:
+    total = block._total_steps
+    if total is None and inner.total_steps is not None:
+        is_through = (block._epoch or 0) >= (block._total_epochs or 0)  # the program has said so
+        total = step if is_through else block._inner_done + inner.total_steps
+    epoch = max(block._inner_epochs + (inner.epoch or 0), block._epoch or 0)
+    position = Position(step, total, epoch, block._total_epochs)
+    position.inside = inner
     return position
 
 
@@ -92,6 +108,8 @@ def _plan(level: Level, inner: Optional[Position], before: int) -> Optional[int]
         is_inside = (inner is not None or unfinished) and not level._is_loop
         return before + last.total_steps if is_inside else None
     each = last.total_steps if level._is_loop else last.total_steps / max(last.total_epochs or 1, 1)
+    if level._is_mostly_cut and level._inner_round is None and level._inner is not None:
+        each = level._inner.step or each  # as in the same loop before
     return _foresee(level, before, each, is_between=inner is None and unfinished is None)
 
 
@@ -106,7 +124,7 @@ def _foresee(level: Level, done: float, each: float, *, is_between: bool) -> int
     if is_between and level._inner_round == behind:
         left = max(left - 1, 0)  # this round has had its steps, though it is not over yet
         behind += 1
-    if level._is_mostly_cut and behind and level._is_loop:
+    if level._is_mostly_cut and behind and done and level._is_loop:
         each = done / behind
     return round(done + each * left)
 

@@ -412,6 +412,7 @@ class Reporter(Level):
         place = levels.index(self)
         inner = find_position(levels[place:])
         inner.is_cut = self._is_cut and (inner.total_steps is None or (inner.step or 0) < inner.total_steps)
+        inner.habits = self._habits
         del levels[place:]
         if self._counts:
             levels[-1]._absorb(inner, self._key, has_failed=has_failed)

@@ -80,7 +80,7 @@ class Track(Reporter, Over[T]):
         return next(self._items)
 
     def __enter__(self) -> Track[T]:
-        self._start(is_entered=True)
+        self._start()
         self._is_entered = True
         return self
 
@@ -101,7 +101,7 @@ class Track(Reporter, Over[T]):
         except Exception as error:
             self._run.warn(error)
 
-    def _start(self, *, is_entered: bool = False) -> None:
+    def _start(self) -> None:
         self._return()
         before: Optional[LiveRun] = None
         if self._is_started:
@@ -109,7 +109,7 @@ class Track(Reporter, Over[T]):
                 return
             if self._is_entered or self in self._run.levels:
                 self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
-                self._inner_round, self._is_short = None, False
+                self._inner_round, self._is_short, self._is_cut = None, False, False
                 return
             wait_s = self._wait_s  # it has left its run: like another one over the same
             before = self._run
@@ -127,7 +127,7 @@ class Track(Reporter, Over[T]):
             items = None  # a stream; torch's IterableDataset raises its own kind of error here
         steps = None if items is None else -(-items // self._accumulate) * self._epochs
         begin(
-            self, steps, total_epochs=self._epochs, is_alone=not is_entered, doubts=self._doubts,
+            self, steps, total_epochs=self._epochs, doubts=self._doubts,
             initial_step=0 if self._first is None else self._first, **self._options,
         )  # fmt: skip
         around = self._run.levels[0] if self._run.levels else None
@@ -185,10 +185,25 @@ class Track(Reporter, Over[T]):
         levels = self._run.levels
         for level in reversed(levels[levels.index(self) + 1 :] if self in levels else ()):
             if isinstance(level, Track) and level._is_iterating:  # Python 3.13 drops the outer one first
-                if has_run and level._is_in_body and level._accumulate == 1 and not level._leave_round():
-                    level._step += 1
-                level._is_cut = True
-                level._close()
+                level._close_early(has_run=has_run)
+
+    def _close_early(self, *, has_run: bool) -> None:
+        if has_run and self._is_in_body and self._accumulate == 1 and not self._leave_round():
+            self._step += 1
+        self._is_cut = True
+        self._close()
+
+    def _close_behind(self) -> bool:
+        """Where the loop around is in another round by now, this one was left, and its body has run."""
+        levels = self._run.levels
+        outer = levels[levels.index(self) - 1] if self in levels[1:] else None
+        begun, now = (None, None) if outer is None else (outer._begun_round, outer._step)
+        if outer is None or not outer._is_loop or begun is None or begun == now:
+            return False
+        outer._step = begun  # it counts for the round in which it was
+        self._close_early(has_run=True)
+        outer._step = now
+        return True
 
     def _let_go(self) -> None:
         """The loop was left, and its run goes on: what it went over is the program's alone."""
@@ -208,13 +223,19 @@ class Track(Reporter, Over[T]):
 
     def _close_left(self) -> None:
         """The program has left the loop, and something keeps its iterator."""
-        is_normal = self._home is not None and not self._home.is_guarded
-        if is_normal:
-            self._run.was_left = self._is_cut = True
-        self._close(has_failed=not is_normal)
+        if not self._close_behind():
+            is_normal = self._home is not None and not self._home.is_guarded
+            if is_normal:
+                self._run.was_left = self._is_cut = True
+            self._close(has_failed=not is_normal)
         self._let_go()
 
     def _end_loop(self) -> None:
+        levels = self._run.levels
+        if self in levels[:-1]:
+            for level in reversed(levels[levels.index(self) + 1 :]):
+                if isinstance(level, Track) and level._is_iterating and not level._close_behind():
+                    level._close_early(has_run=True)
         self._close()
         if not self._is_entered and self in self._run.levels:
             self._conclude()

@@ -434,11 +434,134 @@ for trial in range(2):
     try: train(trial)
     except ValueError: pass
 """: ("", (None, 32, None, 8)),
+    # A loop that is begun when its first item is asked for, by what is around it or by a call of `next`.
+    """
+for epoch in range(3):
+    for item in itertools.chain(track(range(5)), ()): pass
+    for item in track(range(2)): pass
+""": ("", ("finished", 15, 15, 3)),
+    """
+def cycle():
+    for item in track(range(20)): yield item
+items, steps = cycle(), 0
+while steps < 9: steps += next(items) >= 0
+current().flush(60)
+assert (sink.last.step, sink.last.total_steps) == (8, 20)
+""": ("", (None, 8, 20, None)),
+    # A `while` is one loop, though its condition stands twice.
+    """
+epoch = -1
+while epoch + 1 < 4:
+    epoch += 1
+    if epoch == 0: continue
+    for item in track(range(5)): pass
+    with current().phase("evaluating"):
+        for item in track(range(2)): pass
+""": ("", ("finished", 15, 15, 3)),
+    # A handle is no run of its own either, in a loop that is not tracked.
+    """
+for epoch in range(3):
+    with track(range(5)) as items:
+        for item in items: pass
+    current().flush(60)
+    assert sink.last.state == "running"
+    for item in track(range(2)): pass
+""": ("", ("finished", 15, 15, 3)),
+    # In a block that has planned its epochs or steps, one loop of each epoch counts.
+    **{
+        f"""
+with report({plan}) as r:
+    for epoch in range(4):
+        for item in track(range(7)):
+            current().flush(60)
+            assert (sink.last.step, sink.last.total_steps) == (7 * epoch + item, 28)
+        for item in track(range(2)): pass
+        for item in track(range(3), desc="test"): pass
+        {verb}
+""": ("", ("finished", 28, 28, epoch))
+        for plan, verb, epoch in (
+            ("total_epochs=4", "r.epoch()", 4), ("total_epochs=4", "", 4), ("total_steps=28", "", 4),
+            ("total_steps=28, total_epochs=4", "r.epoch()", 4),
+        )
+    },
+    """
+with report(total_epochs=4) as r:
+    for epoch in range(2):
+        for item in track(range(5)): pass
+        r.epoch()
+    for epoch in range(2):
+        for item in track(range(5)): pass
+        current().flush(60)
+        assert (sink.last.step, sink.last.total_steps) == (15 + 5 * epoch, 20)
+        r.epoch()
+""": ("", ("finished", 20, 20, 4)),
+    """
+with report(total_epochs=2) as r:
+    for epoch in range(2):
+        for item in track(range(5)):
+            if (epoch, item) == (1, 2): break
+        r.epoch()
+""": ("", ("finished", 8, 8, 2)),
+    # What runs in a marked section is no training.
+    """
+for epoch in track(range(3)):
+    with evaluating():
+        for item in track(range(2)): pass
+    for item in track(range(5)): pass
+    current().flush(60)
+    assert sink.last.step == 5 * epoch + 5
+""": ("", ("finished", 15, 15, 3)),
+    # Epochs that are left early are so in the next fold too, and evaluations stay evaluations.
+    """
+for fold in track(range(3)):
+    for epoch in track(range(4)):
+        for item in track(range(100)):
+            if fold: current().flush(60)
+            assert not fold or sink.last.total_steps == 60, sink.last
+            if item == 4: break
+""": ("", ("finished", 60, 60, 12)),
+    """
+for epoch in track(range(3)):
+    for item in track(range(7)):
+        current().flush(60)
+        assert epoch + item == 0 or (sink.last.step, sink.last.total_steps) == (7 * epoch + item, 21)
+        if (7 * epoch + item) % 5 == 4:
+            for _ in track(range(4), desc="evaluation"): pass
+""": ("", ("finished", 21, 21, 3)),
+    # Epochs that are skipped before the first that trains: one that is longer than the loop around it.
+    """
+for epoch in track(range(4)):
+    if epoch < 2: continue
+    for item in track(range(10)):
+        current().flush(60)
+        assert (sink.last.step, sink.last.total_steps) == (10 * epoch - 20 + item, 20)
+""": ("", ("finished", 20, 20, 4)),
+    """
+for epoch in track(range(4)):
+    if epoch < 2: continue
+    for item in track(range(10)):
+        if item == 4: break
+    if item == 4: break
+""": ("", ("stopped", 5, 20, 2)),
+    # By hand, and left: the variable keeps what it went over until the next round, or for ever.
+    """
+for epoch in track(range(3)):
+    items = iter(track(range(9)))
+    for _ in range(4): next(items)
+""": ("", ("finished", 12, 12, 3)),
+    """
+for epoch in track(range(3)):
+    items = iter(track(range(9)))
+    while True:
+        try: item = next(items)
+        except StopIteration: break
+        if item == 3: break
+""": ("", ("finished", 12, 12, 3)),
 }  # fmt: skip
 
 SCRIPT = f"""
-import json, sys
-from trainjob_progress import current, report, track as track_
+import itertools, json, sys
+from trainjob_progress import current, evaluating, report, track as track_
 from trainjob_progress.loops import abandon_all
 
 class Sink:
@@ -450,7 +573,8 @@ seen = []
 for program in json.load(sys.stdin):
     sink = Sink()
     sys.modules["trainjob_progress.settings"].find_sinks = lambda **_: [sink]
-    scope = {{"report": report, "current": current, "sink": sink, "track": track_}}
+    scope = {{"report": report, "current": current, "sink": sink, "track": track_, "itertools": itertools}}
+    scope["evaluating"] = evaluating
     raised = ""
     try:
         exec(compile({DEFINITIONS!r} + program, "program.py", "exec"), scope)
