@@ -23,9 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PRINT = """
 import os, sys
-block, left = sys.argv[1].encode().decode("unicode_escape").encode() * 4000, int(sys.argv[2])
+line = sys.argv[1].encode().decode("unicode_escape").encode()
+block, left = line * (250_000 // len(line)), int(sys.argv[2])
 if sys.argv[3] == "print":
-    line = block.decode()[: len(block) // 4000].rstrip("\\n")
+    line = line.decode().rstrip("\\n")
     for _ in range(left // len(line)):
         print(line)
     left = 0
@@ -37,6 +38,9 @@ LINES = {
     "prose": "the quick brown fox jumps over the lazy dog\\n",
     "steps": "step 1234/10000 | loss: 0.5234 | lr 3e-4\\n",
     "bar": "\\r 12%|#2        | 1234/10000 [00:10<01:15, 115.00it/s, loss=0.52]",
+    "json": '{"level": "info", "step": 1234, "loss": 0.5234, "message": "train"}\\n',
+    "long": f"{'x' * 10_000}\\n",
+    "binary": "\\x00\\x1b\\x7f\\x80" * 20,
 }
 
 
