@@ -63,6 +63,12 @@ def _is_aside(description: str) -> bool:
     return words.search(said) is not None and _TRAINING.search(said) is None
 
 
+def is_of_unknown(line: str) -> bool:
+    """Whether a bar does not say that it is the training's."""
+    drawing = find_drawing(line)
+    return drawing is not None and _TRAINING.search(drawing.description) is None
+
+
 class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
@@ -108,6 +114,11 @@ class BarReader:
         other = copy(self)
         other._run, other._inner = copy(self._run), copy(self._inner)
         return other
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a bar has said how far the run is."""
+        return self._run is not None or self._epoch_total is not None
 
     @property
     def name_epochs(self) -> bool:
@@ -189,8 +200,10 @@ class BarReader:
                 }
         if is_nested or total == 0 or (has_name and _PART.search(description)):
             return fields
-        if total == self._epoch_total and not name:
-            return fields  # drawn before it was given its name
+        if self._epoch_total is not None and not _EPOCHS_BAR.search(name):
+            return (
+                fields if total == self._epoch_total and not name else {}
+            )  # drawn before it was given its name
         fields.update(self._as_run(name, step, total, drawing.elapsed_s, drawing.remaining_s))
         return fields
 

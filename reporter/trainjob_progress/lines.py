@@ -15,7 +15,7 @@ import re
 from copy import copy
 from typing import Any, Callable, Optional
 
-from .bars import BarReader
+from .bars import BarReader, is_of_unknown
 from .drawn import Drawing, find_drawing
 from .forms import FormReader
 from .objects import POSITION, parse_object, read_object
@@ -99,6 +99,7 @@ class LineReader:
         message, and otherwise metrics. It replaces everything that is known here. `sees_all`: no line of the
         program is missing."""
         self._search = search
+        self._sees_all = sees_all
         self._counted = Epochs()
         self._epochs: Optional[int] = None  # that a line of its own has named
         self._batches: Optional[int] = None  # of that epoch
@@ -108,6 +109,11 @@ class LineReader:
         self._known = FormReader()
         self._pairs = PairReader(self._counted)
         self._said_step: Optional[int] = None  # by a line that is no bar
+        self._at: tuple[Optional[float], Optional[float]] = (
+            None,
+            None,
+        )  # by such a line, before any bar said it
+        self._moves = 0  # how often that has changed
         self._is_bar = False  # the line that was read last
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
@@ -119,6 +125,13 @@ class LineReader:
         fields = self._read(line, depth)
         if fields:
             self._pairs.follow(fields)
+        if (
+            fields
+            and self._sees_all
+            and not (self._is_bar or POSITION.isdisjoint(fields) or self._bars.has_run)
+        ):
+            at, self._at = self._at, (fields.get("step"), fields.get("epoch"))
+            self._moves += at != self._at
         if fields and not self._is_bar and not POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
             fields = {"step": None, "total_steps": None, **fields}
         metrics = None if fields is None else fields.get("metrics")
@@ -154,6 +167,8 @@ class LineReader:
             self._said_step = fields.get("step", self._said_step)
             return fields or None
         if _may_be_bar(words):
+            if self._moves > 1 and is_of_unknown(words) and not _IS_OTHER_BAR.match(words):
+                return None  # of an evaluation, or of something else within the run
             is_other = "%|" not in words and _IS_OTHER_BAR.match(words)
             fields = None if is_other else self._bars.read(words, is_nested=is_nested)
             if fields is not None:

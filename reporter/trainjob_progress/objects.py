@@ -14,6 +14,7 @@ from .patterns import lazily
 Fields = dict[str, Any]
 
 POSITION = {"step", "epoch"}
+_EVALUATIONS = {"dev", "eval", "evaluation", "test", "val", "valid", "validation"}
 OF_RUN = {"global_step", "num_updates"}  # a step that says whose it is: another one is of something else
 _ITEM = lazily(  # of a Python dictionary, as its repr has it
     rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|({NUMBER}))\s?([,}}])",
@@ -68,6 +69,8 @@ def read_object(text: str) -> Optional[Fields]:
     }
     if is_another_ranks(metrics):
         return {}
+    if (aside := next(filter(_is_evaluation, values.values()), None)) is not None:
+        return {"metrics": _name_aside(metrics, aside)} if speaks_of_progress({"metrics": metrics}) else None
     if are_settings(values, "batch"):
         return {}
     said = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
@@ -85,6 +88,19 @@ def _read_status(status: dict[str, Any]) -> Fields:
         if isinstance(one, dict) and isinstance(one.get("name"), str)
     }
     return {**fields, **with_position(metrics)}
+
+
+def _is_evaluation(value: object) -> bool:
+    return isinstance(value, str) and value.lower() in _EVALUATIONS
+
+
+def _name_aside(metrics: Mapping[str, Any], aside: str) -> Fields:
+    """The measurements of an evaluation, by names that say so: `{"mode": "val", "iter": 40, "mAP": 0.5}`."""
+    return {
+        name if name.startswith(f"{aside}_") else f"{aside}_{name}": value
+        for name, value in metrics.items()
+        if not isinstance(value, str) and name.lower() not in COUNTS
+    }
 
 
 def is_another_ranks(values: dict[str, Any]) -> bool:
@@ -124,7 +140,7 @@ def with_position(values: Mapping[str, Any]) -> Fields:
             fields["epoch"] = metrics.pop(name)
         elif name.lower() in COUNTS:
             value = metrics.pop(name)
-            if name in OF_RUN or not names_run:
+            if (name in OF_RUN or not names_run) and value == value // 1:
                 fields["step"] = value
         elif name.lower() in ("total_steps", "total_epochs"):
             fields[name.lower()] = metrics.pop(name)

@@ -39,10 +39,11 @@ _PART_BESIDE = lazily(
 )
 _OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
-_LABEL = lazily(  # of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`
-    r"(?<![\w.-])(?:(eval(?:uation)?|val|valid(?:ation)?|test|dev)|train(?:ing)?)(?=\s?[:\]>|])",
-    re.IGNORECASE,
+# Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
+_LABEL = lazily(
+    r"(?<![\w.-])(?:(eval(?:uation)?|val|valid(?:ation)?|test|dev)|train(?:ing)?)(?![\w.-])", re.IGNORECASE
 )
+_LETTER = lazily(r"[^\W\d]")
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _CALL = lazily(r"\w{1,64}\(\w{1,64}=")  # the repr of settings
@@ -252,8 +253,13 @@ def _name_labelled(pairs: list[Pair], text: str) -> list[Pair]:
     named, label, at = [], "", 0
     for pair in pairs:
         found = list(_LABEL.finditer(text, at, pair.start))[-1:]
-        if found and not re.search(r"\w", text[found[0].end() : pair.start]):
+        if found and not _LETTER.search(text[found[0].end() : pair.start]):
             label = f"{found[0].group(1)}_" if found[0].group(1) else ""
+        elif pair.total is not None and (aside := _LABEL.fullmatch(pair.name)):  # `validation: 10/20`
+            label = f"{aside.group(1)}_" if aside.group(1) else ""
         at = pair.start + pair.length
-        named.append(pair if pair.name.lower() in COUNTS else pair._replace(name=label + pair.name))
+        if pair.name.lower() not in COUNTS:
+            named.append(pair._replace(name=label + pair.name))
+        elif not label:
+            named.append(pair)
     return named

@@ -31,7 +31,7 @@ _NO_NAMES = {
     "accelerate", "and", "at", "by", "cuda", "cudnn", "datasets", "driver", "for", "from", "in", "inf", "jax",
     "jaxlib", "keras", "lightning", "nan", "nccl", "numpy", "of", "or", "parameters", "params",
     "peft", "pid",    "python", "pytorch", "tensorflow", "to", "took", "torch", "torchaudio",
-    "torchvision", "transformers", "triton", "v_num",
+    "torchvision", "timestamp", "transformers", "triton", "ts", "v_num",
     "version", "with",
 }  # fmt: skip
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
@@ -46,7 +46,8 @@ _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)",
 _WORDS_CHARACTERS = 48
 # Before a count: how many there are, or what each of them takes, is not where the run stands.
 _AMOUNT = lazily(
-    r"(?:\b(?:total|max|maximum|num|n|number of|warm-?up|save|log|logging|skipped|per|every|each)|#)\s"
+    r"(?:\b(?:total|max|maximum|num|n|number of|warm-?up|save|log|logging|skipped|per|every|each"
+    r"|inner|micro|accum\w{0,8}|ppo|env|critic|solver|search|tuning)|#)\s"
     r"(?:[a-z]{1,12}\s)?$",
     re.IGNORECASE,
 )

@@ -194,6 +194,32 @@ def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
     assert read(f" 45%|████▌     | 450/1000 [01:23<01:41, {pace}]") is None
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["step 90/1000 | loss: 0.5", "step 100/1000 | loss: 0.5"],
+        ["epoch 1 loss: 0.5", "epoch 2 loss: 0.5"],
+        ["Epoch 2/10", "90/200 ━━━━━━ 2s 9ms/step - loss: 0.5", "100/200 ━━━━━━ 2s 9ms/step - loss: 0.5"],
+        ["Epoch 2/10:  50%|█████     | 50/100 [00:10<00:10,  5.00it/s, loss=0.5]"],
+    ],
+)
+@pytest.mark.parametrize("name", ["", "DDIM Sampler: ", "Metrics: "])
+def test_a_bar_that_comes_when_the_training_has_said_its_position_otherwise_is_not_the_run(
+    lines: list[str], name: str
+) -> None:
+    """Seen: "20 of 50" of an evaluation without a name, in a run that prints lines."""
+    assert read(*lines, f"{name} 40%|████      | 20/50 [00:10<00:10,  5.00it/s, loss=0.9]") is None
+
+
+def test_the_bar_of_a_training_may_come_after_a_line_of_its_first_evaluation() -> None:
+    bar = "  1%|          | 10/1000 [00:10<10:10,  5.00it/s]"
+    assert read("step 0: train loss 10.75", "step 0: val loss 10.5", bar) == {"step": 10, "total_steps": 1000}
+    assert read("step 8 loss: 0.75", "step 9 loss: 0.5", f"Training: {bar}") == {
+        "step": 10,
+        "total_steps": 1000,
+    }
+
+
 def test_epochs_within_an_episode_are_not_those_of_the_run() -> None:
     """Seen: "16 of 16" after one of three batches of OpenRLHF, each of which is trained on for an epoch."""
     episode = "Episode [2/2]: {0}%|█| {0}/3 [00:10<00:10,  5.00it/s, reward=0.5]"

@@ -283,6 +283,24 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "Epoch 1 | iter 5 | loss train: 2.5, val: n/a | iter time: 12.5",
             {"epoch": 1, "step": 5, "metrics": {"loss train": 2.5, "iter time": 12.5}},
         ),
+        *(
+            (
+                f"Epoch 3/10 {said} loss 0.5",
+                {"epoch": 3, "total_epochs": 10, "metrics": {f"{name}_loss": 0.5}},
+            )
+            for name, said in (
+                ("validation", "validation: 10/20"),
+                ("Val", "[Val] [10/20]"),
+                ("Val", "| Val | step 10/20 |"),
+                ("val", "val step 10/20"),
+                ("Test", "Test"),
+            )
+        ),
+        ('{"mode": "val", "epoch": 3, "iter": 40, "mAP": 0.5}', {"metrics": {"val_mAP": 0.5}}),
+        (
+            '{"split": "test", "loss": 0.5, "test_acc": 0.75}',
+            {"metrics": {"test_loss": 0.5, "test_acc": 0.75}},
+        ),
         (
             "Validation: 20/20, loss 0.5, acc 0.75",
             {"metrics": {"Validation_loss": 0.5, "Validation_acc": 0.75}},
@@ -309,6 +327,11 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         # A step that says that it is the run's.
         ("STEP: 24/639 -- GLOBAL_STEP: 1302 -- loss: 0.5", {"step": 1302, "metrics": {"loss": 0.5}}),
         ("iter 5 | global_step 20 | loss 0.5", {"step": 20, "metrics": {"loss": 0.5}}),
+        # Steps of something within a step.
+        ("inner step 3/5 loss 0.5", None),
+        ("PPO epoch: 3/4, loss: 0.5, value loss: 0.25", {"metrics": {"loss": 0.5, "value loss": 0.25}}),
+        ("micro step 3/8", None),
+        ("avg step 0.5 s", None),
         # How many there are of something else.
         ("Step 2/4: Tokenizing 12345 documents", None),
         (
@@ -412,6 +435,7 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 25, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
         ),
         # A logger's record.
+        ("ts=1701000000.123 step=5 loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         ("Nov 26 20:30:45 host python[123]: step 5 loss 0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         (
             "05/01/2024 12:00:00 [INFO|DP=0|PP=0|TP=0|node-0]: iteration: 5 / 10 | lm_loss: 2.5",
