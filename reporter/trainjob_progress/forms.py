@@ -41,7 +41,8 @@ _LIST = lazily(rf"\b(\w{{1,32}})=\[({NUMBER})[\],]", re.IGNORECASE)  # of groups
 _NEMO = lazily(rf"(?:^|\s)Training epoch ({_COUNT}), iteration ({_COUNT})/({_COUNT})((?:\s\||$).*)$")
 # `Epoch: [1][  10/5000]\tTime …`, `Epoch: [3]  [  10/1000]  eta: …`, `[3/10][20/100]\tLoss_D: …`.
 _EXAMPLE = lazily(
-    rf"^\s{{0,4}}(?:Epoch: \[\s{{0,4}}(?={_COUNT}\])|\[(?={_COUNT}/))({_COUNT})(?:/{_COUNT})?\]\s{{0,4}}"
+    rf"^\s{{0,4}}(?:Train: (?=\[))?(?:Epoch: \[\s{{0,4}}(?={_COUNT}\])|\[(?={_COUNT}/))"
+    rf"({_COUNT})(?:/{_COUNT})?\]\s{{0,4}}"
     rf"\[\s{{0,9}}({_COUNT})/\s{{0,9}}({_COUNT})\]:?\s(.*)$"
 )
 # timm's `Train: 3 [  50/1251 (  4%)]  Loss: 6.50 (6.60) …`.
@@ -51,6 +52,7 @@ _ESPNET = lazily(
     rf"^(?:.{{0,160}}\bINFO: )?({_COUNT})"
     rf"(?:/({_COUNT})epoch started|epoch(?::train:[\d-]{{1,31}}batch| results):(.*)$)"
 )
+_TUTORIAL = lazily(rf"^\[({_COUNT}),\s{{1,8}}{_COUNT}\] (loss: .*)$")
 # CLU's, of JAX's examples.
 _CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[({_COUNT})\] (.*)$")
 _CLU_NOTES = lazily(rf"\bSetting work unit notes: .{{0,64}}% \(({_COUNT})/({_COUNT})\)")
@@ -70,6 +72,7 @@ class FormReader:
             ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
             ("epoch started", _read_espnet), ("epoch:train:", _read_espnet), ("epoch results:", _read_espnet),
             ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
+            ("Averaged stats:", _read_nothing), ("] loss: ", _read_tutorial),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
@@ -236,6 +239,16 @@ def _read_clu(text: str) -> Optional[Fields]:
 def _read_clu_notes(text: str) -> Optional[Fields]:
     match = _CLU_NOTES.search(text)
     return {"step": int(match.group(1)), "total_steps": int(match.group(2))} if match else {}
+
+
+def _read_nothing(_: str) -> Optional[Fields]:
+    return {}
+
+
+def _read_tutorial(text: str) -> Optional[Fields]:
+    """`[2,  2000] loss: 1.25` of PyTorch's: the epoch, from 1, and the batch."""
+    match = _TUTORIAL.match(text)
+    return {"epoch": int(match.group(1)), **_metrics(match.group(2))} if match else None
 
 
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:

@@ -25,7 +25,7 @@ _FILLING = lazily(r"[\s|,;()\[\]-]")
 # What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
 _BESIDE = lazily(
     r"\b\w{1,16}[:=]\s{0,4}\d{1,9}(?::\d\d){1,2}\b"
-    r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s|s/[a-z]{1,8})\b"
+    r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s(?:ec)?|s(?:ec)?/[a-z]{1,8})\b"
     r"|\b\w{1,16}(?:/\w{1,8})?(?:[:=]\s{0,4}|\s{1,4})\d{1,9}(?:\.\d{1,9})?(?:\s?[KMGT]i?B|[KMGT])\b"
     r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time|timestamp)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
     re.IGNORECASE,
@@ -152,6 +152,7 @@ class PairReader:
         totals: Fields = {}
         doubted = find_doubted(pairs)
         has_loss = any("loss" in pair.name.lower() for pair in pairs)
+        has_episode = any(pair.name.lower() == "episode" for pair in pairs)
         for pair in pairs:
             name = pair.name.lower()
             if pair.name in doubted or (name == "steps" and not has_loss):
@@ -160,7 +161,11 @@ class PairReader:
                 name = "step"
             if name in COUNTS:
                 field = "epoch" if name == "epoch" else "step"
-                if field in said or (field == "step" and self._names_run and name not in OF_RUN):
+                if (
+                    field in said
+                    or (field == "step" and has_episode)
+                    or (field == "step" and self._names_run and name not in OF_RUN)
+                ):
                     continue
                 said[field] = pair.value
                 if pair.total is not None:

@@ -18,8 +18,8 @@ _GROUPED = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 # `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
-    rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s\([a-z]{{1,16}}\))?)"
-    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,16}}|(?=\[))(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
+    rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s?\([a-z]{{1,16}}\))?)"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,4}}is\s{{1,4}}|\s{{1,16}}|(?=\[))(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
     rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
@@ -39,7 +39,7 @@ _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "de
 _PART_CHARACTERS = 12
 # More words of a name: `learning rate: 0.1`, `[D loss: 0.5]`. They begin where something else has ended.
 _WORDS = lazily(
-    r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31})\s){1,4})$"
+    r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31}(?:-[A-Za-z\d]{1,16}\.?)?)\s){1,4})$"
 )
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
 _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
@@ -125,6 +125,8 @@ def find_pairs(text: str) -> list[Pair]:
 
 def is_place(pair: Pair, text: str) -> bool:
     """Whether it is a place in the code, as logging libraries print it: `train.py:12`, `root:9 - …`."""
+    if pair.name.endswith(".py") and isinstance(pair.value, int):
+        return True
     if pair.sign != ":" or not isinstance(pair.value, int) or pair.name.lower() in COUNTS:
         return False
     return "." in pair.name or text.startswith(" - ", pair.start + pair.length)

@@ -321,9 +321,15 @@ def test_two_numbers_have_two_names_or_none(line: str, metrics: dict[str, float]
         ),
         (  # PyTorch's DCGAN example
             "[3/10][20/100]\tLoss_D: 0.5000\tLoss_G: 1.2000\tD(x): 0.6000\tD(G(z)): 0.3000 / 0.2000",
-            {"step": 320, "epoch": 3.2, "metrics": {"Loss_D": 0.5, "Loss_G": 1.2}},
+            {"step": 320, "epoch": 3.2, "metrics": {"Loss_D": 0.5, "Loss_G": 1.2, "D(x)": 0.6}},
         ),
         ("Test: [ 0/10]  eta: 0:00:05  loss: 0.4 (0.4)", None),
+        ("Averaged stats: class_error: 55.1  loss: 21.1 (22.3)", None),  # of an epoch, or of the test before it
+        (  # Swin
+            "[2021-04-22 10:00:00 swin_tiny](main.py 150): INFO Train: [3/300][10/1000]\teta 0:10:00 lr 0.5\ttime 0.5 (0.6)",
+            {"step": 3010, "epoch": 3.01, "metrics": {"lr": 0.5, "time": 0.5}},
+        ),
+        ("[2,  2000] loss: 1.25", {"epoch": 2, "metrics": {"loss": 1.25}}),  # PyTorch's tutorial
     ],
 )  # fmt: skip
 def test_lines_of_pytorchs_examples(line: str, fields: dict[str, Any] | None) -> None:

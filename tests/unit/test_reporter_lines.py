@@ -327,7 +327,18 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         # A step that says that it is the run's.
         ("STEP: 24/639 -- GLOBAL_STEP: 1302 -- loss: 0.5", {"step": 1302, "metrics": {"loss": 0.5}}),
         ("iter 5 | global_step 20 | loss 0.5", {"step": 20, "metrics": {"loss": 0.5}}),
-        # Steps of something within a step.
+        # Names are whole.
+        (
+            "Steps : 100, Loss Total : 45.5, Mel-Spec. Error : 0.5",
+            {"step": 100, "metrics": {"Loss Total": 45.5, "Mel-Spec. Error": 0.5}},
+        ),
+        ("epoch: 1 step: 100, loss is 2.5", {"epoch": 1, "step": 100, "metrics": {"loss": 2.5}}),
+        (
+            "Epoch 00010 | Time(s) 0.25 | Loss 0.5 | ETputs(KTEPS) 123.5",
+            {"epoch": 10, "metrics": {"Time(s)": 0.25, "Loss": 0.5, "ETputs(KTEPS)": 123.5}},
+        ),
+        # Steps of something within a step, or of an episode.
+        ("Episode 3/100, Step 45, Reward 12.5", None),
         ("inner step 3/5 loss 0.5", None),
         ("PPO epoch: 3/4, loss: 0.5, value loss: 0.25", {"metrics": {"loss": 0.5, "value loss": 0.25}}),
         ("micro step 3/8", None),
@@ -435,6 +446,14 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"step": 25, "epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5}},
         ),
         # A logger's record.
+        (
+            "INFO 2021-01-01 12:30:45,123 log_hooks.py: 277: Rank: 0; iter: 1500; lr: 0.1; loss: 6.5;",
+            {"step": 1500, "metrics": {"lr": 0.1, "loss": 6.5}},
+        ),
+        (
+            "2017-11-03 10:00:00.12: step 100, loss = 4.5 (98.1 examples/sec; 1.304 sec/batch)",
+            {"step": 100, "metrics": {"loss": 4.5}},
+        ),
         ("ts=1701000000.123 step=5 loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         ("Nov 26 20:30:45 host python[123]: step 5 loss 0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         (
