@@ -73,13 +73,14 @@ class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
-        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "lags", "lasts_s", "name",
-        "step", "total",
+        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "is_named", "lags", "lasts_s",
+        "name", "step", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.counts_epochs = _EPOCHS_BAR.search(name) is not None
+        self.is_named = self.counts_epochs or _TRAINING.search(name) is not None  # as a training's
         self.total = total
         self.step = 0
         self.drawn = 0  # the step that it showed last, which may be another process's
@@ -216,6 +217,8 @@ class BarReader:
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
             is_longer = bar is None or (elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs)
+            if bar is not None and found.is_named != bar.is_named:
+                is_longer = found.is_named
             if not is_longer and not found.counts_epochs:
                 return {}
             bar = self._run = found

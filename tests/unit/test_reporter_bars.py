@@ -263,6 +263,14 @@ def test_a_longer_run_takes_the_place_of_a_bar_that_only_prepared_it() -> None:
     assert read(prepared, began, under_way) == {"step": 10, "total_steps": 1000}
 
 
+def test_a_bar_called_a_training_is_the_run_however_long_others_take() -> None:
+    """Seen: an evaluation without a name that took longer was the run, after the training's end."""
+    train = "Training: 100%|██████████| 50/50 [00:10<00:00,  5.00it/s]"
+    other = " 10%|█         | 30/300 [00:06<00:54,  5.00it/s]"
+    assert read(train, other) is None
+    assert read(other, train) == {"step": 50, "total_steps": 50}
+
+
 def test_a_bar_below_another_that_has_moved_gives_its_metrics_only() -> None:
     outer = " 33%|███▎| 1/3 [00:01<00:01, 1.00s/it]"
     nested = " 50%|█████| 50/100 [59:00<59:00, 1.41it/s, loss=0.5]\x1b[A"
