@@ -197,8 +197,14 @@ class Nobody:
 class Here:
     """This replica owns the jobs."""
 
-    pushes: PushEndpoint
-    owner: Address | None = None
+    admits: PushEndpoint
+    term: Any = None
+
+    def endpoint(self, _partition: int) -> PushEndpoint:
+        return self.admits
+
+    def address(self, _partition: int) -> Address | None:
+        return None
 
 
 async def _nothing() -> bool:

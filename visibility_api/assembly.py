@@ -46,8 +46,10 @@ from visibility_api.kube.lease import Lease
 from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.ownership import Archive, OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
+from visibility_api.replication.addresses import Address
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
+from visibility_api.replication.member import Member
 from visibility_api.replication.moving import PEER_LIMITS, MovingFollower
 from visibility_api.replication.nats_client import Location, NatsClient
 from visibility_api.replication.nats_follower import NOT_READ, NatsFollower
@@ -57,6 +59,7 @@ from visibility_api.replication.questions import Questions
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Loop, Others, Role
+from visibility_api.replication.shares import Shares
 from visibility_api.replication.streams import LogStreams
 from visibility_api.rights import Rights, needed_by
 from visibility_api.serving.tls import Pair
@@ -160,6 +163,8 @@ def assemble(
             return Others(lease=lease, follower=by_stream(), streams=streams, drained=drained)
         place = Place(f"{identity}_{secrets.token_hex(4)}")
         in_nats = NatsFollower(jobs, nats, place, ended=ended)
+        written = NatsLog(jobs, nats, place, port=port, streams=streams)
+        client = nats
         return Others(
             lease=lease,
             follower=MovingFollower(
@@ -167,14 +172,25 @@ def assemble(
             )
             if settings.peers
             else in_nats,
-            streams=NatsLog(jobs, nats, place, port=port, streams=streams),
+            streams=written,
             drained=drained,
+            shares=Shares(jobs, place.writer, written=written),
+            member=Member(
+                place.writer,
+                jobs,
+                peers,
+                lambda member: build_term(given, member.may_write, ledger=member.outbox, holds=member.holds),
+                holder=lambda: in_nats.owner,
+                own=lambda: Address(client.own_host, port),
+                sequence=lambda: place.sequence,
+                may_work=lambda: rights.missing is None,
+            ),
         )
 
     rights = Rights(clients.cluster, needed_by(settings), settings.namespaces)
     role = Role(
         jobs,
-        partial(build_term, given),
+        lambda may_write: build_term(given, may_write, holds=_holds(role)),
         others=partial(others, peers) if peers is not None else None,
         is_fit=lambda: rights.missing is None,
     )
@@ -260,7 +276,7 @@ def assemble(
                 *([_store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(streams, jobs, replica_keys, questions)
+            log_streams=LogRequests(streams, jobs, replica_keys, questions, role.others.shares)
             if role.others is not None
             else None,
             page=read_page(),
@@ -438,10 +454,20 @@ class _DataDirectory:
 
 
 def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[bool]]:
-    async def alone() -> bool:
-        return True
+    async def replicated() -> bool:
+        others = role.others
+        if others is None:
+            return True
+        if role.term is None and others.member is not None:
+            return await others.member.replicated()
+        return await others.streams.replicated()
 
-    return role.others.streams.replicated if role.others is not None else alone
+    return replicated
+
+
+def _holds(role: Role[OwnersTerm]) -> Callable[[JobRef], bool] | None:
+    """Which jobs the owner of the log evaluates itself; None: all."""
+    return role.others.shares.holds if role.others is not None and role.others.shares is not None else None
 
 
 def _job_metrics(
@@ -465,18 +491,20 @@ def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: 
     """Gauges of what an owner does are 0 on the others."""
     metrics.jobs.set_function(lambda: sum(jobs.store.count(each.plural) for each in table.now.resources))
     metrics.is_owner.set_function(lambda: role.may_write())
-    metrics.probed_jobs.set_function(lambda: len(role.term.prober) if role.term else 0)
-    metrics.waiting_probes.set_function(lambda: role.term.prober.waiting if role.term else 0)
-    metrics.stretch.set_function(lambda: role.term.prober.stretch if role.term else 1)
+    metrics.probed_jobs.set_function(lambda: len(role.working.prober) if role.working else 0)
+    metrics.waiting_probes.set_function(lambda: role.working.prober.waiting if role.working else 0)
+    metrics.stretch.set_function(lambda: role.working.prober.stretch if role.working else 1)
     _count_watches(metrics, role, table.now.collections)
-    metrics.waiting_write_backs.set_function(lambda: role.term.waiting_write_backs() if role.term else 0)
+    metrics.waiting_write_backs.set_function(
+        lambda: role.working.waiting_write_backs() if role.working else 0
+    )
 
 
 def _count_watches(metrics: Metrics, role: Role[OwnersTerm], collections: Iterable[str]) -> None:
     """Whether the watches of each of these are down."""
 
     def is_down(collection: str) -> bool:
-        return role.term is not None and role.term.why_down(collection) is not None
+        return role.working is not None and role.working.why_down(collection) is not None
 
     for each in collections:
         metrics.watches_down.labels(each).set_function(partial(is_down, each))
@@ -517,13 +545,13 @@ def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table
         return f"lists are answered 503, not listed: {paths}"
 
     def stuck() -> str | None:
-        if role.term is None or not role.term.prober.last_turn:
+        if role.working is None or not role.working.prober.last_turn:
             return None
-        age_s = asyncio.get_running_loop().time() - role.term.prober.last_turn
+        age_s = asyncio.get_running_loop().time() - role.working.prober.last_turn
         return f"the probe loop has been stuck for {age_s:.0f}s" if age_s > STUCK_S else None
 
     def down(collection: str) -> str | None:
-        return role.term.why_down(collection) if role.term is not None else None
+        return role.working.why_down(collection) if role.working is not None else None
 
     def misdescribed() -> str | None:
         watched = (

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -26,12 +26,13 @@ from visibility_api.auth.token_review import TokenReviewer
 from visibility_api.errors.text import describe_fault
 from visibility_api.events.announcer import Announcer
 from visibility_api.history.job_history import JobHistory
-from visibility_api.jobs.job import JobRef, TrainingJob
-from visibility_api.jobs.observation import Observation
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.observation import Addition, Observation
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.job_records import encode_log, encode_record
 from visibility_api.probing.causes import FailureLogs
@@ -44,6 +45,7 @@ from visibility_api.probing.prober import Prober
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
+from visibility_api.replication.partitions import partition_of_job
 from visibility_api.replication.role import Loop
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
@@ -122,6 +124,9 @@ class OwnersTerm:
     job_pods: JobPods | None
     on_gone: Callable[[JobRef], None]
     published: Callable[[JobProgress], None]
+    on_job: Callable[[TrainingJob, Observation | None], None] = lambda _job, _status: None
+    given_up: Callable[[JobRef], None] = lambda _ref: None  # another replica evaluates the job
+    is_member: bool = False  # the log is another replica's
     loops_of_parts: Sequence[tuple[str, Loop]]
     waiting_write_backs: Callable[[], int]
     keeper: Keeper | None
@@ -143,8 +148,61 @@ class OwnersTerm:
     def adopt(self) -> None:
         for resource in self.kinds.resources:
             for entry in self.jobs.store.list(resource.plural).entries:
-                self.owner.adopt(entry.document)
-                self.published(entry.document)
+                self._adopt(entry.document)
+
+    def _adopt(self, document: JobProgress) -> None:
+        self.owner.adopt(document)
+        self.published(document)
+
+    # --- the jobs are shared out
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is known what jobs there are, as far as that can be known."""
+        return not self.untried
+
+    async def gain(self, partitions: Collection[int], holds: Callable[[JobRef], bool]) -> None:
+        """Take the jobs of these partitions over, while `holds` says so."""
+        documents = [
+            entry.document
+            for resource in self.kinds.resources
+            for entry in self.jobs.store.list(resource.plural).entries
+            if partition_of_job(entry.document.job.ref) in partitions
+        ]
+        async for document in in_slices(documents):
+            ref = document.job.ref
+            if holds(ref) and ref not in self.owner:
+                self._of_one(ref, partial(self._adopt, document))
+        async for job, status in in_slices(self.inventory):
+            if partition_of_job(job.ref) in partitions and holds(job.ref):
+                self._of_one(job.ref, partial(self.on_job, job, status))
+
+    def lose(self, partitions: Collection[int]) -> None:
+        """Keep nothing of the jobs of these partitions."""
+        for ref in [ref for ref in self.owner if partition_of_job(ref) in partitions]:
+            self._of_one(ref, partial(self.given_up, ref))
+
+    def end_deleted(self) -> None:
+        """Of the jobs that were taken over, end those that do not exist."""
+        self._end_deleted({watch.scope for watch in self.watches if watch.is_awaited})
+
+    def taken(self, document: JobProgress) -> None:
+        """A member has published this."""
+        if self.keeper is not None:
+            self.keeper.changed(document)
+
+    def gone(self, ref: JobRef) -> None:
+        """A member says that the job was deleted; its document is still there to be found."""
+        if self.keeper is not None:
+            self.keeper.gone(ref)
+
+    def _of_one(self, ref: JobRef, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # of one job; the others go on (decision 0005)
+            log.error("job not taken over, or not given up", job=str(ref), **describe_fault(error))
+
+    # ---
 
     def why_down(self, collection: str) -> str | None:
         """Why the watches of this collection have not worked for a minute; None while they do."""
@@ -189,6 +247,8 @@ class OwnersTerm:
         When all are known, forget later what is kept of others.
         """
         jobs, before = self.jobs, None
+        if self.is_member:
+            return  # the owner of the log says so, and what is deleted ends as it is taken over
         if not jobs.is_complete:
             jobs.unlisted = frozenset(watch.scope for watch in self.watches)
         while True:
@@ -203,7 +263,7 @@ class OwnersTerm:
             await asyncio.sleep(SYNCED_CHECK_S if jobs.is_complete else SYNC_CHECK_S)
         jobs.is_complete = True
         await asyncio.sleep(SETTLED_S)
-        jobs.forget_others()
+        jobs.forget_others(self.inventory)
 
     def _end_deleted(self, unsynced: Collection[str | None]) -> None:
         """Of jobs in these scopes, None for the whole cluster, it is not known whether they exist."""
@@ -214,8 +274,30 @@ class OwnersTerm:
                 self.on_gone(ref)
 
 
-def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm:
-    """Everything an owner has; nothing runs yet. `may_write`: this replica owns the log at this moment."""
+class Ledger(Protocol):
+    """Where it goes what is found out of jobs."""
+
+    def put(self, document: JobProgress) -> None: ...
+
+    def kept(self, ref: JobRef, points: Sequence[Addition]) -> None: ...
+
+    def delete(self, ref: JobRef) -> None: ...
+
+    def recall(self, ref: JobRef) -> tuple[bytes | None, JobHistory | None]: ...
+
+
+def build_term(
+    given: Surroundings,
+    may_write: Callable[[], bool],
+    *,
+    ledger: Ledger | None = None,
+    holds: Callable[[JobRef], bool] | None = None,
+) -> OwnersTerm:
+    """Everything an owner has; nothing runs yet. `may_write`: this replica owns the log at this moment.
+
+    `ledger`: of a member, whose log is another replica's. `holds`: whether a job is evaluated here; None:
+    all are.
+    """
     settings, cluster, jobs, metrics = given.settings, given.cluster, given.jobs, given.metrics
     sources = settings.sources
     write_back = WriteBack(cluster, count=metrics.count_write_back) if settings.write_back else None
@@ -243,7 +325,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     )
     keeper = (
         _keeper(given.archive, jobs, kinds, metrics, may_write, failure_logs, KubernetesEvents(cluster))
-        if given.archive is not None
+        if given.archive is not None and ledger is None  # the owner of the log keeps that, for all
         else None
     )
 
@@ -256,18 +338,20 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             keeper.changed(document)
         diagnoser.changed(document)
 
+    kept_in: Ledger = jobs if ledger is None else ledger
+
     def publish(document: JobProgress) -> None:
-        jobs.put(document)
+        kept_in.put(document)
         published(document)
 
     interval_s = settings.probe_interval.total_seconds()
     tracker = Tracker(
         publish=publish,
-        kept=jobs.kept,
-        retract=jobs.delete,
+        kept=kept_in.kept,
+        retract=kept_in.delete,
         now=_now,
         interval_s=interval_s,
-        recall=jobs.recall,
+        recall=kept_in.recall,
         suspect=lambda ref, still_s: diagnoser.suspect(ref, still_s),
     )
 
@@ -291,6 +375,13 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
     seen: set[JobRef] = set()  # by this term
 
     def on_job(job: TrainingJob, status: Observation | None) -> None:
+        if holds is not None and not holds(job.ref):
+            if job.hints.thresholds.stop_rules and job.phase is Phase.SUCCEEDED:
+                tracker.compare(job, jobs.state(job.ref), jobs.history(job.ref))
+            return
+        if holds is not None and job.ref not in tracker and (known := _find_document(jobs, job.ref)):
+            tracker.adopt(known)  # it is being taken over
+            published(known)
         if write_back is not None:
             write_back.seen(job.ref, status)
         is_new = job.ref not in seen
@@ -304,17 +395,26 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             prober.job_found(job)
 
     def on_gone(ref: JobRef) -> None:
+        if keeper is not None and ref in tracker:
+            keeper.gone(ref)
+        tracker.job_gone(ref)
+        if job_pods is not None:
+            job_pods.job_gone(ref)
+        cease(ref)
+
+    def given_up(ref: JobRef) -> None:
+        if ledger is None:
+            jobs.hand_back(ref)
+        tracker.forget(ref)
+        cease(ref)
+
+    def cease(ref: JobRef) -> None:
         seen.discard(ref)
         prober.job_gone(ref)
         initializers.job_gone(ref)
         inspector.job_gone(ref)
         replicas.job_gone(ref)
         diagnoser.job_gone(ref)
-        if job_pods is not None:
-            job_pods.job_gone(ref)
-        if keeper is not None:
-            keeper.gone(ref)
-        tracker.job_gone(ref)
         if write_back is not None:
             write_back.gone(ref)
         if announcer is not None:
@@ -377,6 +477,7 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
             record=observed,
             counts=tracker.counts,
             may_write=may_write,
+            owns=tracker.__contains__,
             pushed=prober.postpone,
             note_replica=replicas.pushed,
             count=metrics.count_push,
@@ -420,7 +521,10 @@ def build_term(given: Surroundings, may_write: Callable[[], bool]) -> OwnersTerm
         replicas=replicas,
         diagnoser=diagnoser,
         job_pods=job_pods,
+        on_job=on_job,
         on_gone=on_gone,
+        given_up=given_up,
+        is_member=ledger is not None,
         published=published,
         loops_of_parts=loops,
         waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,

@@ -63,7 +63,12 @@ class Owned:
     """The role of a replica that asks."""
 
     owner: Address | None = None
-    term: None = None
+
+    def works_on(self, _partition: int) -> None:
+        return None
+
+    def address(self, _partition: int) -> Address | None:
+        return self.owner
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,8 +142,7 @@ class Replica:
             yield
             self.streams.close()
 
-    @property
-    def term(self) -> Replica | None:
+    def works_on(self, _partition: int) -> Replica | None:
         """As a Role has it."""
         return self if self.has_term else None
 

@@ -63,6 +63,18 @@ class Others:
     answers: list[Answer | Exception] = field(default_factory=lambda: [Answer(200, b"echo")])
     seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
 
+    term: Any = None  # of the owner of the log
+
+    @property
+    def admits(self) -> Any:
+        return self.pushes
+
+    def endpoint(self, _partition: int) -> Any:
+        return self.pushes
+
+    def address(self, _partition: int) -> Address | None:
+        return self.owner
+
     @contextlib.asynccontextmanager
     async def request(
         self, method: str, url: URL, *, data: bytes, headers: Mapping[str, str], timeout: Any

@@ -166,6 +166,19 @@ class Tracker:
             self._groups.leave(record)
             self._retract(ref)
 
+    def forget(self, ref: JobRef) -> None:
+        """Another replica evaluates this job from now on."""
+        record = self._records.pop(ref, None)
+        if record is not None:
+            self._groups.leave(record)
+
+    def compare(self, job: TrainingJob, state: bytes | None, history: JobHistory | None) -> None:
+        """A trial that has completed, and that another replica evaluates: those here are compared with it."""
+        record = Record(job=job, interval_s=self._interval_s, history=history)
+        if state is not None and take_state(record, state):
+            self._groups.follow(record)
+            self._groups.leave(record)
+
     def state(self, ref: JobRef) -> bytes | None:
         """What another process must know of the job to continue; None for a job that is not known."""
         record = self._records.get(ref)

@@ -37,8 +37,8 @@ _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 
 class PushEndpoint:
     """Passes each report that `counts` to `record`, which returns whether it was taken, while `may_write`
-    allows it. When a taken report has the job's position, `pushed` is called with the job: it needs no probe
-    for now. `note_replica` is called with each report of another rank and its pod. None of them may await.
+    and `owns` allow it. When a taken report has the job's position, `pushed` is called with the job: it is not
+    probed for now. `note_replica` is called with each report of another rank and its pod. None may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.
     """
@@ -50,6 +50,7 @@ class PushEndpoint:
         record: Callable[[Observation], bool],
         counts: Callable[[Observation], bool] = lambda _observation: True,
         may_write: Callable[[], bool] = lambda: True,
+        owns: Callable[[JobRef], bool] = lambda _ref: True,
         pushed: Callable[[JobRef], None] = lambda _ref: None,
         note_replica: Callable[[JobRef, str, Progress], None] = lambda _ref, _pod, _report: None,
         count: Callable[[str], None] = lambda _outcome: None,
@@ -61,6 +62,7 @@ class PushEndpoint:
         self._record = record
         self._counts = counts
         self._may_write = may_write
+        self._owns = owns
         self._pushed = pushed
         self._note_replica = note_replica
         self._count = count
@@ -114,7 +116,7 @@ class PushEndpoint:
                     began = time.perf_counter()
                 job = self._admission.find_job(grant)  # it may have changed meanwhile
                 observation = self._observe(job, grant, payload.report, is_counted=True)
-            if not self._may_write():
+            if not self._may_write() or not self._owns(job.ref):
                 raise Unavailable("another replica owns the jobs by now; try again")
             if observation is None or not self._record(observation):
                 return payload.echo, PASSED_OVER

@@ -36,6 +36,7 @@ from visibility_api.pushing.paths import Target, find_push, find_target, is_push
 from visibility_api.pushing.shares import Budgets
 
 from .addresses import Address
+from .partitions import partition_of
 from .peer_client import PeerClient
 from .recognition import ReplicaKeys, is_proof
 from .role import Role
@@ -61,7 +62,8 @@ class Push(NamedTuple):
     """One that may be read: admitted here, or to be passed on."""
 
     here: tuple[PushEndpoint, Grant] | None
-    target: Target
+    target: Target  # of the request
+    partition: int  # of the job
     headers: Headers
     client: str
 
@@ -105,22 +107,31 @@ class Pushes:
 
     async def admit(self, method: str, path: str, headers: Headers, client: str) -> Push:
         """Authenticates a push, if it is taken here. Raises RequestError."""
-        endpoint = self._role.pushes
-        if self.is_forwarded(headers):
-            if endpoint is None:
+        is_forwarded = self.is_forwarded(headers)
+        if is_forwarded:
+            if self._role.admits is None:
                 raise Unavailable(_NO_OWNER)
             client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
         target = find_push(method, path, headers, self._kinds())
+        grant, job = None, target
+        if target.kind is None and (found := self._role.admits) is not None:
+            grant = await found.admit(target, headers, client)  # the job is not known before
+            job = grant.target
+        partition = partition_of(job.resource, job.namespace, job.name)
+        endpoint = self._role.endpoint(partition)
         if endpoint is None:
+            if is_forwarded and self._role.term is None:
+                raise Unavailable(_NO_OWNER)  # the owner of the log alone passes on what was passed on to it
             check_length(headers)
-            return Push(None, target, headers, client)
-        return Push((endpoint, await endpoint.admit(target, headers, client)), target, headers, client)
+            return Push(None, target, partition, headers, client)
+        grant = grant or await endpoint.admit(target, headers, client)
+        return Push((endpoint, grant), target, partition, headers, client)
 
     async def take(self, push: Push, receive: Receive) -> bytes:
         """Reads and records an admitted push, or passes it on; returns the echo. Raises RequestError,
         ClientGone."""
         if push.here is not None:
-            return await self._take(*push.here, receive)
+            return await self._take(*push.here, push.partition, receive)
         target = push.target
         try:
             with self._bodies.place(target.namespace, f"{target.resource}/{target.name}"):
@@ -142,11 +153,11 @@ class Pushes:
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def _take(self, endpoint: PushEndpoint, grant: Grant, receive: Receive) -> bytes:
+    async def _take(self, endpoint: PushEndpoint, grant: Grant, partition: int, receive: Receive) -> bytes:
         self._taken += 1
         try:
             echo = await endpoint.take(grant, receive)
-            if not await self._replicated() and self._role.pushes is not endpoint:
+            if not await self._replicated() and self._role.endpoint(partition) is not endpoint:
                 raise Unavailable(_NO_OWNER)  # nobody may have it but this replica, which writes no more
         finally:
             self._taken -= 1
@@ -157,10 +168,11 @@ class Pushes:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._timeout_s
         while True:
-            endpoint, owner = self._role.pushes, self._role.owner
+            partition = push.partition
+            endpoint, owner = self._role.endpoint(partition), self._role.address(partition)
             if endpoint is not None:
                 grant = await endpoint.admit(push.target, push.headers, push.client)
-                return await self._take(endpoint, grant, _receiving(body))
+                return await self._take(endpoint, grant, partition, _receiving(body))
             if owner is not None and self._client is not None:
                 answer = await self._exchange(self._client, owner, push, body, until - loop.time())
                 if answer is not None:

@@ -76,6 +76,12 @@ class Advanced(_Frame, frozen=True):
     points: tuple[Addition, ...]  # that its history has gained
 
 
+class Gone(_Frame, frozen=True):
+    """A job was deleted: what a member says to the owner of the log, which sends `Changed`."""
+
+    ref: JobRef
+
+
 class Beat(_Frame, frozen=True):
     """Everything before was sent; it comes after each group of changes, and each second without any."""
 
@@ -85,7 +91,7 @@ class Beat(_Frame, frozen=True):
     is_last: bool = False  # the owner gives the log up
 
 
-Frame = Hello | Listed | Kept | Complete | Changed | Advanced | Beat
+Frame = Hello | Listed | Kept | Complete | Changed | Advanced | Gone | Beat
 
 
 def _plain(value: object) -> object:

@@ -211,20 +211,38 @@ class NatsLog:
         """Whether another replica can go on: NATS has everything."""
         return self.fault is None
 
-    async def replicated(self) -> bool:
-        """Until what was written so far is stored. Raises a Status if it is not stored soon."""
+    @property
+    def position(self) -> int:
+        """Counts changes."""
+        return self._place.news.position if self._place.news is not None else 0
+
+    @property
+    def confirmed(self) -> int:
+        """Changes that are stored."""
+        return self._confirmed
+
+    @property
+    def sequence(self) -> int:
+        """Where what is stored ends."""
+        return self._place.sequence
+
+    async def stored(self, position: int, within_s: float) -> bool:
+        """Whether what was written until this position is stored, within so many seconds."""
         news = self._place.news
-        position = news.position if news is not None else 0
 
         def is_waiting() -> bool:
             return news is self._place.news and self._confirmed < position
 
         with suppress(TimeoutError):
-            async with asyncio.timeout(STORED_S):
+            async with asyncio.timeout(within_s):
                 while is_waiting():
                     self._confirmation.clear()
                     await self._confirmation.wait()
-        if news is None or news is not self._place.news or is_waiting():
+        return news is not None and news is self._place.news and not is_waiting()
+
+    async def replicated(self) -> bool:
+        """Until what was written so far is stored. Raises a Status if it is not stored soon."""
+        if not await self.stored(self.position, STORED_S):
             raise UnavailableStatus("the log of the jobs cannot be written now; try again later")
         return self._streams is None or await self._streams.replicated()
 

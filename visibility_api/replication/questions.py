@@ -1,4 +1,4 @@
-"""Questions about one job, which the replica of this server that owns the jobs answers; others ask it."""
+"""Questions about one job, which the replica of this server that works on it answers; others ask it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from visibility_api.kube.responses import read_start
 from visibility_api.workloads.pod_lists import TIMEOUT_S
 from visibility_api.workloads.replicas import Replicas, ReplicaStatuses
 
+from .partitions import partition_of_job
 from .peer_client import PeerClient
 from .role import Role
 
@@ -60,13 +61,13 @@ class Questions:
 
         Raises TooManyRequests, Unavailable.
         """
-        if (term := self._role.term) is not None:
+        if (term := self._role.works_on(partition_of_job(ref))) is not None:
             return await self._read(term.replicas, ref, client)
         return await self._ask(REPLICAS, ref, client, ReplicaStatuses, within_s=2 * TIMEOUT_S)
 
     async def diagnose(self, ref: JobRef) -> float:
         """Have the ranks of a job read, as `Diagnoser.request`. Raises Unavailable."""
-        if (term := self._role.term) is not None:
+        if (term := self._role.works_on(partition_of_job(ref))) is not None:
             wait_s: float = term.diagnoser.request(ref)
             return wait_s
         return await self._ask(DIAGNOSE, ref, "", float, within_s=DIAGNOSE_S)
@@ -75,7 +76,7 @@ class Questions:
         """A question of another replica, which was recognised."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         ref = JobRef(**{name: query.get(name, [""])[0] for name in _FIELDS})
-        term, client = self._role.term, query.get("client", [""])[0]
+        term, client = self._role.works_on(partition_of_job(ref)), query.get("client", [""])[0]
         if term is None:
             await respond(send, Unavailable.code)
         elif scope["path"] == DIAGNOSE:
@@ -100,7 +101,7 @@ class Questions:
 
     async def _ask(self, path: str, ref: JobRef, client: str, answer_type: type[T], *, within_s: float) -> T:
         """The owner's answer. Raises TooManyRequests, Unavailable."""
-        owner = self._role.owner
+        owner = self._role.address(partition_of_job(ref))
         if owner is None or self._client is None:
             raise Unavailable("no replica of this server owns the jobs now; try again later")
         query = {name: getattr(ref, name) for name in _FIELDS} | {"client": client}

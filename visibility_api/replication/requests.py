@@ -1,4 +1,5 @@
-"""The paths at which other replicas are given the log and statuses of replicas, or ask for a diagnosis.
+"""The paths at which other replicas are given the log, a share of the jobs and statuses of replicas, or ask
+for a diagnosis.
 
 They are recognised by their proof, not as users."""
 
@@ -9,13 +10,18 @@ from urllib.parse import parse_qs
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from visibility_api.errors.status import Unauthorized
+from visibility_api.errors.status import BadRequest, RequestEntityTooLarge, Unauthorized
 from visibility_api.store.job_log import JobLog
 
 from .follower import Refusal
+from .member import PATH as SHARE
+from .partitions import decode_report, encode_message
 from .questions import DIAGNOSE, REPLICAS, Questions, respond
 from .recognition import ReplicaKeys, is_proof
+from .shares import Shares
 from .streams import PATH, LogStreams, NotOwner, TooManyFollowers
+
+MAX_REPORT_BYTES = 64 * 1024 * 1024
 
 
 class LogRequests:
@@ -27,15 +33,17 @@ class LogRequests:
         jobs: JobLog,
         keys: ReplicaKeys,
         questions: Questions,
+        shares: Shares | None = None,
     ) -> None:
         self._streams = streams
         self._log = jobs
         self._keys = keys
         self._questions = questions
+        self._shares = shares
 
     @staticmethod
     def takes(method: str, path: str) -> bool:
-        return path in (PATH, REPLICAS, DIAGNOSE) and method == "POST"
+        return path in (PATH, REPLICAS, DIAGNOSE, SHARE) and method == "POST"
 
     def recognise(self, scope: Scope) -> None:
         """Raises Unauthorized for whoever is not a replica of this server."""
@@ -44,6 +52,9 @@ class LogRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """For a replica that was recognised."""
+        if scope["path"] == SHARE:
+            await self._share(receive, send)
+            return
         if scope["path"] != PATH:
             await self._questions.answer(scope, send)
             return
@@ -53,3 +64,22 @@ class LogRequests:
         except (NotOwner, TooManyFollowers):
             refusal = Refusal(has_log=self._log.is_complete, revision=self._log.store.revision)
             await respond(send, 409, msgspec.json.encode(refusal))
+
+    async def _share(self, receive: Receive, send: Send) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return
+            body += message.get("body", b"")
+            if len(body) > MAX_REPORT_BYTES:
+                await respond(send, RequestEntityTooLarge.code)
+                return
+            if not message.get("more_body"):
+                break
+        try:
+            share = None if self._shares is None else await self._shares.heard(decode_report(body))
+        except msgspec.MsgspecError:
+            await respond(send, BadRequest.code)
+            return
+        await (respond(send, 409) if share is None else respond(send, 200, encode_message(share)))

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import structlog
 
@@ -19,6 +19,8 @@ from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
+from .member import Member
+from .shares import Shares
 
 log = structlog.get_logger("visibility.replication")
 
@@ -112,6 +114,9 @@ class Others:
     follower: Following
     streams: Sending
     drained: Callable[[float], Awaitable[None]]  # waits so many seconds for pushes that are being taken
+    # The jobs are shared out: the part of the replica that holds the Lease, and that of the others.
+    shares: Shares | None = None
+    member: Member[Any] | None = None
 
 
 class Role(Generic[T]):
@@ -142,8 +147,40 @@ class Role(Generic[T]):
         return self._term
 
     @property
-    def pushes(self) -> PushEndpoint | None:
-        return self._term.pushes if self._term is not None and not self._leave.is_set() else None
+    def working(self) -> T | None:
+        """While this replica works on jobs: as the owner of the log, or on a share of them."""
+        if self._term is not None or self.others is None or self.others.member is None:
+            return self._term
+        found: T | None = self.others.member.term
+        return found
+
+    def works_on(self, partition: int) -> T | None:
+        """The parts here that work on the jobs of this partition; None: another replica does."""
+        others = self.others
+        if others is None or others.shares is None or others.member is None:
+            return self._term
+        if self._term is not None:
+            return self._term if others.shares.serves(partition) else None
+        return self.working if others.member.serves(partition) else None
+
+    def endpoint(self, partition: int) -> PushEndpoint | None:
+        """For pushes to the jobs of this partition, if they are taken here."""
+        working = self.works_on(partition)
+        return working.pushes if working is not None and not self._leave.is_set() else None
+
+    @property
+    def admits(self) -> PushEndpoint | None:
+        """One that finds out which job a push is for, wherever it is taken."""
+        return self.working.pushes if self.working is not None and not self._leave.is_set() else None
+
+    def address(self, partition: int) -> Address | None:
+        """Of the replica that works on the jobs of this partition; None: not known now."""
+        others = self.others
+        if others is None or others.shares is None or others.member is None:
+            return self.owner
+        return (
+            others.shares.address(partition) if self._term is not None else others.member.address(partition)
+        )
 
     @property
     def owner(self) -> Address | None:
@@ -184,9 +221,13 @@ class Role(Generic[T]):
     def renew(self) -> None:
         """Begin the present term anew, if there is one: it was built for kinds that have changed since."""
         self._renew.set()
+        if self.others is not None and self.others.member is not None:
+            self.others.member.renew()
 
     async def leave(self) -> None:
         """Give the log up in order, if a follower can take over; the process goes on as a follower itself."""
+        if self.others is not None and self.others.member is not None:
+            await self.others.member.leave()
         if self._term is None or self.others is None:
             return
         if await self.others.streams.followed(FOLLOWED_WITHIN_S):
@@ -204,8 +245,11 @@ class Role(Generic[T]):
 
         async with asyncio.TaskGroup() as group:
             following = group.create_task(others.follower.run(), name="follower")
+            working = group.create_task(others.member.run(), name="share") if others.member else None
             epoch = await others.lease.acquire(may=may, after=lambda: self._log.store.epoch)
             following.cancel()
+            if working is not None:
+                working.cancel()
         return epoch
 
     def _may_own(self, follower: Following) -> bool:
@@ -230,6 +274,9 @@ class Role(Generic[T]):
         term = self._term = self._build_term(self.may_write)
         self._log.own(term.owner, epoch, self.may_write)
         term.adopt()
+        shares = others.shares if others is not None else None
+        if shares is not None:
+            shares.begin(cast(Any, term), lambda: self.epoch)
         log.info("owning the log", epoch=epoch, jobs=sum(1 for _ in term.owner))
         try:
             async with asyncio.TaskGroup() as group:
@@ -243,6 +290,8 @@ class Role(Generic[T]):
                     leaving = group.create_task(self._leave.wait(), name="leaving")
                     keeping = group.create_task(others.streams.keep(), name="log")
                     ends = [renewal, holding, leaving, keeping]
+                    if shares is not None:
+                        tasks.append(group.create_task(shares.keep(), name="shares of the jobs"))
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                     if keeping.done():
                         await others.lease.release()  # another replica may be able to keep it
@@ -254,6 +303,8 @@ class Role(Generic[T]):
                     task.cancel()
         finally:
             self._log.disown()
+            if shares is not None:
+                shares.end()
             self._term = None
             if others is not None:
                 others.streams.close()
@@ -261,6 +312,8 @@ class Role(Generic[T]):
                 self._left.set()
 
     async def _give_up(self, others: Others, tasks: Sequence[asyncio.Task[None]]) -> None:
+        if others.shares is not None:
+            await others.shares.revoke()
         await others.drained(DRAIN_S)
         for task in tasks:
             task.cancel()

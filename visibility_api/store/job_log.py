@@ -6,7 +6,7 @@ the data directory (`state_writer`), the streams to followers (`replication/stre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from typing import Protocol
 
 import structlog
@@ -89,13 +89,7 @@ class JobLog:
         if (owner := self._owner) is None:
             return
         for ref in owner:
-            try:
-                if (state := owner.state(ref)) is not None:
-                    self._states[ref] = state
-            except Exception as error:  # about one job; the others go on (decision 0005)
-                log.error("state of a job not kept", job=str(ref), **describe_fault(error))
-            if (history := owner.history(ref)) is not None:
-                self._histories[ref] = history
+            self.hand_back(ref)
         self._owner, self._may_write = None, _never
 
     def recall(self, ref: JobRef) -> tuple[bytes | None, JobHistory | None]:
@@ -116,16 +110,25 @@ class JobLog:
         """The job was deleted."""
         if self._may_write():
             self.store.delete(ref)
-            self._gone(ref)
+            self.drop(ref)
 
-    def forget_others(self) -> list[JobRef]:
-        """Every job that exists is known to the owner: forget what was kept of others, and say of which."""
-        left = list(dict.fromkeys((*self._states, *self._histories)))
-        self._states.clear()
-        self._histories.clear()
+    def hand_back(self, ref: JobRef) -> None:
+        """Keep what the owner knows of this job: another replica evaluates it from now on."""
+        if (owner := self._owner) is None:
+            return
+        try:
+            if (state := owner.state(ref)) is not None:
+                self._states[ref] = state
+        except Exception as error:  # about one job; the others go on (decision 0005)
+            log.error("state of a job not kept", job=str(ref), **describe_fault(error))
+        if (history := owner.history(ref)) is not None:
+            self._histories[ref] = history
+
+    def forget_others(self, exist: Container[JobRef] = ()) -> list[JobRef]:
+        """Every job that exists is known: forget what was kept of others, and say of which."""
+        left = [ref for ref in dict.fromkeys((*self._states, *self._histories)) if ref not in exist]
         for ref in left:
-            for home in self._homes:
-                home.gone(ref)
+            self.drop(ref)
         return left
 
     # --- a follower, or the data directory at the start

@@ -143,6 +143,12 @@ class Inventory:
             is_part = change != "DELETED" and self._is_part(objects, object_.metadata.controller)
             self._refresh(self._jobs_of(objects, key, affected, is_part=is_part))
 
+    def __iter__(self) -> Iterator[tuple[TrainingJob, Observation | None]]:
+        """Every job that is known, and the report in its status."""
+        for resource, known in self._known.items():
+            for key, job in list(known.items()):
+                yield job, self._observation(job.ref, self._reports.get((resource, key)))
+
     def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
         """What the initializers of this job have printed of their progress, by their runs."""
         known = self._known_job(ref)

@@ -1,0 +1,368 @@
+"""The part of a replica that does not own the log: it watches, probes, evaluates and takes pushes for a
+share of the jobs, and reports what it finds out to the one that owns it. It shows all from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+import aiohttp
+import msgspec
+import structlog
+from isal import isal_zlib
+from yarl import URL
+
+from visibility_api.errors.status import Unavailable
+from visibility_api.errors.text import describe_fault
+from visibility_api.history.job_history import JobHistory, restore as restore_history
+from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.observation import Addition
+from visibility_api.jobs.summary import JobProgress
+from visibility_api.jobs.tracker import Tracker
+from visibility_api.kube.responses import read_start
+from visibility_api.store.job_log import JobLog
+
+from .addresses import Address
+from .frames import Advanced, Changed, Gone, encode
+from .partitions import NOBODY, Report, Share, decode_share, encode_message, partition_of_job
+from .peer_client import PeerClient
+from .shares import BEAT_S, HOLD_S
+
+log = structlog.get_logger("visibility.replication")
+
+PATH = "/replication/share"
+EXCHANGE_S = 2.5
+GATHER_S = 0.005
+STORED_S = 3.0  # a pod waits 5 s for an answer
+FOLLOW_CHECK_S = 0.02
+# Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
+DELETED_S = 10.0
+LEAVE_S = 3.0
+MAX_SHARE_BYTES = 64 * 1024
+
+
+class Working(Protocol):
+    """The parts that work on the jobs of a share."""
+
+    @property
+    def owner(self) -> Tracker: ...
+
+    @property
+    def loops(self) -> Sequence[tuple[str, Callable[[], Coroutine[Any, Any, None]]]]: ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is known what jobs there are."""
+        ...
+
+    async def gain(self, partitions: Collection[int], holds: Callable[[JobRef], bool]) -> None: ...
+
+    def lose(self, partitions: Collection[int]) -> None: ...
+
+    def end_deleted(self) -> None: ...
+
+
+W = TypeVar("W", bound=Working)
+
+
+class Outbox:
+    """What was found out and not reported yet; a term's log. `state`: of a job, as it is now."""
+
+    def __init__(self, jobs: JobLog, state: Callable[[JobRef], bytes | None]) -> None:
+        self._log = jobs
+        self._state = state
+        self._put: dict[JobRef, JobProgress] = {}
+        self._gained: dict[JobRef, list[Addition]] = {}
+        self._sealed: list[bytes] = []
+        self.position = 0  # counts what was found out
+        self.wake = asyncio.Event()
+
+    def recall(self, ref: JobRef) -> tuple[bytes | None, JobHistory | None]:
+        """What the log has of a job. It goes on to have it."""
+        history = self._log.history(ref)
+        return self._log.state(ref), None if history is None else restore_history(history.save())
+
+    def put(self, document: JobProgress) -> None:
+        self._put.pop(document.job.ref, None)  # one of the same name that was deleted comes before
+        self._put[document.job.ref] = document
+        self._changed()
+
+    def kept(self, ref: JobRef, points: Sequence[Addition]) -> None:
+        self._gained.setdefault(ref, []).extend(points)
+        self._changed()
+
+    def delete(self, ref: JobRef) -> None:
+        self._put.pop(ref, None)
+        self._gained.pop(ref, None)
+        self._sealed.append(encode(Gone(ref=ref)))
+        self._changed()
+
+    def seal(self) -> None:
+        """Encode all of it: some of the jobs are given up."""
+        put, self._put = self._put, {}
+        gained, self._gained = self._gained, {}
+        self._sealed += [encode(Changed(type="MODIFIED", revision=0, document=each)) for each in put.values()]
+        for ref, points in gained.items():
+            try:
+                state = self._state(ref)
+            except Exception as error:  # about one job; the others go on (decision 0005)
+                log.error("state of a job not encoded", job=str(ref), **describe_fault(error))
+                state = None
+            self._sealed.append(encode(Advanced(ref=ref, state=state, points=tuple(points))))
+
+    def take(self) -> bytes:
+        """All of it."""
+        self.seal()
+        sealed, self._sealed = self._sealed, []
+        return b"".join(sealed)
+
+    def clear(self) -> None:
+        self._put.clear()
+        self._gained.clear()
+        self._sealed.clear()
+
+    def _changed(self) -> None:
+        self.position += 1
+        self.wake.set()
+
+
+class Member(Generic[W]):
+    """`run` while another replica owns the log. `term` is there while it works, on jobs that it `holds`."""
+
+    def __init__(
+        self,
+        name: str,
+        jobs: JobLog,
+        client: PeerClient,
+        build: Callable[[Member[W]], W],
+        *,
+        holder: Callable[[], Address | None],
+        own: Callable[[], Address],
+        sequence: Callable[[], int],
+        may_work: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`holder`: of the Lease; `own`: where this replica is; `sequence`: up to which it follows the log."""
+        self._name, self._log, self._client, self._build = name, jobs, client, build
+        self._holder, self._own, self._sequence = holder, own, sequence
+        self._may_work, self._clock = may_work, clock
+        self._leave = asyncio.Event()
+        self._left = asyncio.Event()
+        self._renew = asyncio.Event()
+        self._number = 0
+        self._epoch = 0
+        self._held: dict[int, object] = {}  # partitions, each with what tells this holding from another
+        self._served: set[int] = set()
+        self._holding = object()  # another one after all was given up without being reported
+        self._gains: set[asyncio.Task[None]] = set()
+        self._held_until = 0.0
+        self._unanswered: Report | None = None
+        self._positions: deque[tuple[int, int]] = deque()  # of reports that are not stored: number, position
+        self._stored = 0  # position
+        self._confirmation = asyncio.Event()
+        self._share: Share | None = None
+        self.term: W | None = None
+        self.outbox = Outbox(jobs, self._state)
+
+    def may_write(self) -> bool:
+        """Whether what this replica holds is its own at this moment."""
+        return bool(self._held) and self._clock() < self._held_until
+
+    def holds(self, ref: JobRef) -> bool:
+        return partition_of_job(ref) in self._held
+
+    def serves(self, partition: int) -> bool:
+        return partition in self._served and self.may_write() and not self._leave.is_set()
+
+    def address(self, partition: int) -> Address | None:
+        """Of the replica that works on this partition; where that is not known, of the log's owner."""
+        share = self._share
+        if (
+            share is not None
+            and (place := share.owners[partition]) != NOBODY
+            and place < len(share.addresses)
+        ):
+            address = share.addresses[place]
+            if address != self._own():
+                return Address(*address)
+        return self._holder()
+
+    def renew(self) -> None:
+        """Begin anew: what the parts were built for has changed."""
+        self._renew.set()
+
+    async def leave(self) -> None:
+        """Give all up, in order."""
+        self._leave.set()
+        self.outbox.wake.set()
+        if self.term is not None and self._held:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._left.wait()
+
+    async def replicated(self) -> bool:
+        """Until what was found out so far is stored. Raises a Status if it is not stored soon."""
+        holding, position = self._holding, self.outbox.position
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STORED_S):
+                while self._stored < position and holding is self._holding:
+                    self._confirmation.clear()
+                    await self._confirmation.wait()
+        if self._stored < position or holding is not self._holding:
+            raise Unavailable("the log of the jobs cannot be written now; try again later")
+        return True
+
+    async def run(self) -> None:
+        """For ever."""
+        while not self._leave.is_set():
+            while not (self._log.is_complete and self._may_work()):  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(BEAT_S)
+            self._renew.clear()
+            try:
+                self.term = term = self._build(self)
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
+                    reports = group.create_task(
+                        self._report_for_ever(term, group), name="reports to the owner"
+                    )
+                    renewal = group.create_task(self._renew.wait(), name="renewal")
+                    await asyncio.wait([reports, renewal], return_when=asyncio.FIRST_COMPLETED)
+                    for task in (*tasks, reports, renewal):
+                        task.cancel()
+                    self._give_all_up()
+            finally:
+                self._give_all_up()
+                self.term = self._share = None
+        await asyncio.Event().wait()
+
+    # ---
+
+    def _state(self, ref: JobRef) -> bytes | None:
+        return None if self.term is None else self.term.owner.state(ref)
+
+    async def _report_for_ever(self, term: W, group: asyncio.TaskGroup) -> None:
+        """Until this replica leaves."""
+        while True:
+            if not self._leave.is_set() and self._unanswered is None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(BEAT_S):
+                        await self.outbox.wake.wait()
+            await asyncio.sleep(GATHER_S)
+            self.outbox.wake.clear()
+            if self._held and not self.may_write():
+                log.warning("partitions given up: no answer from the owner of the log")
+                self._give_all_up()
+            holder, sent_at = self._holder(), self._clock()
+            if holder is None or not term.is_ready:
+                await asyncio.sleep(BEAT_S)
+                continue
+            if self._leave.is_set() and self._held:
+                self._lose(set(self._held))
+            report = self._unanswered = self._unanswered or self._next()
+            share = await self._exchange(holder, report)
+            if share is None:
+                await asyncio.sleep(BEAT_S / 2)
+                continue
+            self._unanswered = None
+            self._answered(term, group, report, share, sent_at)
+            if report.is_leaving and (self._stored >= self.outbox.position or not share.is_known):
+                self._left.set()
+                return
+
+    def _next(self) -> Report:
+        frames = self.outbox.take()
+        self._number += 1
+        if frames:
+            self._positions.append((self._number, self.outbox.position))
+        return Report(
+            member=self._name,
+            number=self._number,
+            epoch=self._epoch,
+            address=self._own(),
+            held=sorted(self._held),
+            is_leaving=self._leave.is_set(),
+            frames=isal_zlib.compress(frames, 1) if frames else b"",
+        )
+
+    async def _exchange(self, holder: Address, report: Report) -> Share | None:
+        """The answer; None if there is none."""
+        url = URL.build(scheme="https", host=holder.host, port=holder.port, path=PATH)
+        timeout = aiohttp.ClientTimeout(total=EXCHANGE_S)
+        try:
+            async with self._client.request(
+                "POST", url, data=encode_message(report), timeout=timeout
+            ) as response:
+                body = await read_start(response, MAX_SHARE_BYTES)
+                return decode_share(body) if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError) as error:
+            log.debug("no answer from the owner of the log", **describe_fault(error))
+            return None
+
+    def _answered(
+        self, term: W, group: asyncio.TaskGroup, report: Report, share: Share, sent_at: float
+    ) -> None:
+        if not share.is_known or share.epoch != report.epoch:
+            self._give_all_up()
+            self._epoch = share.epoch
+            if not share.is_known or report.frames:
+                self._share = None
+                return
+        self._share = share
+        while self._positions and self._positions[0][0] <= share.stored:
+            self._stored = self._positions.popleft()[1]
+        self._confirmation.set()
+        self._held_until = sent_at + HOLD_S
+        given = set() if self._leave.is_set() else set(share.partitions)
+        if lost := self._held.keys() - given:
+            self._lose(lost)
+        if gained := {each: object() for each in given - self._held.keys()}:
+            self._held |= gained
+            task = group.create_task(self._gain(term, gained, share.after), name="jobs taken over")
+            self._gains.add(task)
+            task.add_done_callback(self._gains.discard)
+
+    async def _gain(self, term: W, gained: dict[int, object], after: int) -> None:
+        def still() -> set[int]:
+            return {each for each, token in gained.items() if self._held.get(each) is token}
+
+        while self._sequence() < after:
+            if not still():
+                return
+            await asyncio.sleep(FOLLOW_CHECK_S)
+
+        def holds(ref: JobRef) -> bool:
+            partition = partition_of_job(ref)
+            return partition in gained and self._held.get(partition) is gained[partition]
+
+        await term.gain(still(), holds)
+        self._served |= still()
+        log.info("partitions taken over", partitions=sorted(still()))
+        await asyncio.sleep(DELETED_S)
+        term.end_deleted()
+
+    def _lose(self, partitions: Collection[int]) -> None:
+        """What was found out of their jobs is still reported."""
+        log.info("partitions given up", partitions=sorted(partitions))
+        for each in partitions:
+            self._held.pop(each, None)
+        self._served -= set(partitions)
+        if self.term is not None:
+            self.outbox.seal()
+            self.term.lose(partitions)
+
+    def _give_all_up(self) -> None:
+        """Nothing that was not reported counts any more."""
+        if self._held:
+            self._lose(set(self._held))
+        self.outbox.clear()
+        self._unanswered, self._share, self._epoch = None, None, 0
+        self._positions.clear()
+        self._holding, self._stored = object(), self.outbox.position
+        for task in self._gains:
+            task.cancel()
+        self._confirmation.set()
