@@ -154,7 +154,7 @@ class Replica:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Replica]:
-        task = asyncio.create_task(self.role.run())
+        task = self.task = asyncio.create_task(self.role.run())
         try:
             yield self
         finally:

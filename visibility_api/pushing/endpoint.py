@@ -37,7 +37,7 @@ _WHY_OTHER_RANK = "A process other than rank 0 pushes."
 
 class PushEndpoint:
     """Passes each report that `counts` to `record`, which returns whether it was taken, while `may_write`
-    and `owns` allow it. When a taken report has the job's position, `pushed` is called with the job: it is not
+    and `owns` allow it. When a taken report has the job's position, `pushed` is called: the job is not
     probed for now. `note_replica` is called with each report of another rank and its pod. None may await.
 
     `count` is called with each outcome: `TAKEN`, `PASSED_OVER`, `GONE` or the reason of a refusal.

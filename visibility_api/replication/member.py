@@ -147,7 +147,7 @@ class Member(Generic[W]):
         may_work: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`holder`: of the Lease; `own`: where this replica is; `sequence`: up to which it follows the log."""
+        """`holder`: of the Lease; `own`: where this replica is; `sequence`: where it is in the log."""
         self._name, self._log, self._client, self._build = name, jobs, client, build
         self._holder, self._own, self._sequence = holder, own, sequence
         self._may_work, self._clock = may_work, clock
