@@ -115,7 +115,7 @@ async def pair(jobs: int, *flags: str, changes_per_s: float = 0.0, nats: bool = 
         async with contextlib.AsyncExitStack() as stack:
             store, nats_pid = None, 0
             if nats:
-                nats_pid, url = await stack.enter_async_context(_nats(directory))
+                nats_pid, url = await stack.enter_async_context(started_nats(directory))
                 flags = (*flags, f"--store={url}", "--store-replicas=1")
                 store = NatsClient(
                     Location(servers=(url,), name="trainjob-visibility", replicas=1, max_bytes=2**30)
@@ -151,7 +151,7 @@ async def pair(jobs: int, *flags: str, changes_per_s: float = 0.0, nats: bool = 
 
 
 @contextlib.asynccontextmanager
-async def _nats(directory: Path) -> AsyncIterator[tuple[int, str]]:
+async def started_nats(directory: Path) -> AsyncIterator[tuple[int, str]]:
     port = free_port()
     child = await asyncio.create_subprocess_exec(
         find_nats_server(), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(directory / "nats"),

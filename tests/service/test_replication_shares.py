@@ -140,7 +140,7 @@ class Replica(PlainReplica):
             lambda member: Term(cluster, self.log, member.outbox, member.holds),
             holder=lambda: self.follower.owner,
             own=lambda: Address(self.client.own_host, self.port),
-            sequence=lambda: self.place.sequence,
+            sequence=lambda: self.follower.followed,
             clock=self.clock,
         )
 

@@ -318,4 +318,5 @@ class Role(Generic[T]):
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=DRAIN_S)
+        log.info("giving the log up", epoch=self._log.store.epoch)
         await others.streams.finish(others.lease.release)
