@@ -285,10 +285,11 @@ async def faults(count: int, jobs: int, per_s: float, rounds: int) -> bool:
             await asyncio.to_thread(pods.end)
         await asyncio.sleep(3.0)
         lost = [await _lost(each, at.ca, pods) for each in at.running]
-        twice = held_twice(at, away)
+        twice, unowned_s = owned(at, away)
         print(
             f"{rounds} faults: {pods.pushed} pushes were answered 200, {pods.refused} were not; of those "
-            f"acknowledged the replicas lack {lost}; partitions held twice: {twice or 'none'}",
+            f"acknowledged the replicas lack {lost}; partitions held twice: {twice or 'none'}; none was "
+            f"nobody's for longer than {unowned_s:.1f} s",
             flush=True,
         )
         return not any(lost) and not twice
@@ -314,9 +315,10 @@ async def _lost(replica: Replica, ca: Path, pods: Pods) -> int:
     )
 
 
-def held_twice(at: Owners, away: Sequence[tuple[Path, float, float]]) -> list[str]:
-    """Partitions that two replicas held at one time, by their logs. One that was stopped or has ended holds
-    nothing from some seconds after that: it says so when it goes on, and writes nothing before."""
+def owned(at: Owners, away: Sequence[tuple[Path, float, float]]) -> tuple[list[str], float]:
+    """By the logs: partitions that two replicas held at one time, and the longest time that one was nobody's.
+
+    One that was stopped holds nothing meanwhile: it says so when it goes on, and writes nothing before."""
     spans: dict[int, list[tuple[float, float, Path]]] = {}
     for replica in at.replicas:
         for log in replica.logs:
@@ -330,12 +332,13 @@ def held_twice(at: Owners, away: Sequence[tuple[Path, float, float]]) -> list[st
                         spans.setdefault(each, []).append((begun.pop(each), moment, log))
             for each, moment in begun.items():
                 spans.setdefault(each, []).append((moment, float("inf"), log))
-    found = []
+    found, longest_s = [], 0.0
     for number, all_ in spans.items():
         for (_, end, one), (begin, _, other) in itertools.pairwise(sorted(all_, key=lambda span: span[0])):
+            longest_s = max(longest_s, begin - end)
             if begin < end and one != other:
                 found.append(f"{number}: {one.parent} until {end:.3f}, {other.parent} from {begin:.3f}")
-    return found
+    return found, longest_s
 
 
 async def run(given: argparse.Namespace) -> bool:

@@ -98,7 +98,9 @@ def push_all(server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PA
 def expect_200(connection: ssl.SSLSocket) -> None:
     received = b""
     while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
+        if not (piece := connection.recv(65536)):
+            raise RuntimeError("the connection was closed before a push was answered")
+        received += piece
     head, _, body = received.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(f"a push was answered {head.splitlines()[0].decode()}")

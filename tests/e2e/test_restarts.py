@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.volumes import VolumeJobs
 from tests.e2e.workspace import Workspace
 from tests.nats_servers import running
+from visibility_api.replication.partitions import partition_of
 from visibility_api.store.memory import EPOCH_BITS
 
 EVERY_WAY = ("source-exec", "source-logs", "source-push")
@@ -142,3 +144,59 @@ def test_an_owner_that_is_stopped_for_longer_than_its_lease_writes_nothing_more(
     assert items["later"][0] >> EPOCH_BITS == after >> EPOCH_BITS
     wait_until(lambda: listed(cluster, stopped) == listed(cluster, other), what="both show the same")
     assert is_owner(other)
+
+
+def partitions(server: VisibilityServer) -> set[int]:
+    """What this replica works on, by its log."""
+    held: set[int] = set()
+    for line in server.log_text().splitlines():
+        if '"event": "partitions taken over"' in line:
+            held |= set(json.loads(line)["partitions"])
+        elif '"event": "partitions given up"' in line:
+            held -= set(json.loads(line)["partitions"])
+    return held
+
+
+def test_replicas_share_the_jobs_out_and_take_over_from_one_that_stands_still(
+    cluster: Cluster, replicas: Replicas, workspace: Workspace, tmp_path: Path
+) -> None:
+    with running(tmp_path / "nats") as nats:
+        store = [*(f"--store={url}" for url in nats.urls), "--store-replicas=1", "--store-name=shared"]
+        writer, still, other = (replicas.start(*store) for _ in range(3))
+        wait_until(lambda: partitions(still) and partitions(other), what="both have a share")
+        jobs = VolumeJobs(workspace, other)
+        pushing, filed = (
+            [f"pushed-{number}" for number in range(4)],
+            [f"filed-{number}" for number in range(4)],
+        )
+        for name in (*pushing, *filed):
+            jobs.start(name, PUSHED_ONCE if name in pushing else FILED_ONCE)
+        for name in pushing:
+            workspace.wait_document(
+                name, lambda status: status["progressPercentage"] == 55, what="has pushed"
+            )
+        for name in filed:
+            workspace.wait_document(name, lambda status: status["steps"]["current"] == 40, what="was read")
+        owners = {number for each in (still, other) for number in partitions(each)}
+        used = {partition_of("trainjobs", workspace.name, name) for name in (*pushing, *filed)}
+        assert owners & used
+        assert len(owners) == len(partitions(still)) + len(partitions(other))
+        wait_until(lambda: listed(cluster, still) == listed(cluster, writer), what="all show the same")
+        os.kill(still.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: "member lost" in writer.log_text(), what="its share is given to others")
+            for number in range(4):
+                workspace.start_job(f"later-{number}", FILED_ONCE)
+            for number in range(4):
+                workspace.wait_document(
+                    f"later-{number}", lambda status: status["steps"]["current"] == 40, what="was read"
+                )
+        finally:
+            os.kill(still.pid, signal.SIGCONT)
+        wait_until(
+            lambda: "no answer from the owner of the log" in still.log_text(), what="it gives up its share"
+        )
+        wait_until(
+            lambda: partitions(still) and listed(cluster, still) == listed(cluster, writer), what="it is back"
+        )
+        assert not partitions(still) & partitions(other)

@@ -277,8 +277,7 @@ class Member(Generic[W]):
     def _next(self) -> Report:
         frames = self.outbox.take()
         self._number += 1
-        if frames:
-            self._positions.append((self._number, self.outbox.position))
+        self._positions.append((self._number, self.outbox.position))
         return Report(
             member=self._name,
             number=self._number,
