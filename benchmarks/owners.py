@@ -275,11 +275,12 @@ async def faults(count: int, jobs: int, per_s: float, rounds: int) -> bool:
                     who.server = stopped
                 else:
                     await at.end(who, signal.SIGKILL if how == "killed" else signal.SIGTERM)
+                    away.append((who.logs[-1], began if how == "killed" else time.time(), float("inf")))
                     took_s = await at.until_shared()
-                    away.append((who.logs[-1], time.time(), float("inf")))
                     await at.start(who)
                 longest_s, pods.longest_s = max(pods.longest_s), [0.0] * jobs
-                print(f"{what}: all owned after {took_s:.1f} s, a pod waited {longest_s:.1f} s", flush=True)
+                late_s = longest_s - jobs / per_s
+                print(f"{what}: all owned after {took_s:.1f} s, a push was {late_s:.1f} s late", flush=True)
                 await asyncio.sleep(15.0)
         finally:
             await asyncio.to_thread(pods.end)

@@ -29,7 +29,7 @@ from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
 from .frames import Advanced, Changed, Gone, encode
-from .partitions import NOBODY, Report, Share, decode_share, encode_message, partition_of_job
+from .partitions import Report, Share, decode_share, encode_message, partition_of_job
 from .peer_client import PeerClient
 from .shares import BEAT_S, HOLD_S
 
@@ -182,15 +182,10 @@ class Member(Generic[W]):
     def address(self, partition: int) -> Address | None:
         """Of the replica that works on this partition; where that is not known, of the log's owner."""
         share = self._share
-        if (
-            share is not None
-            and (place := share.owners[partition]) != NOBODY
-            and place < len(share.addresses)
-        ):
-            address = share.addresses[place]
-            if address != self._own():
-                return Address(*address)
-        return self._holder()
+        if share is None or (place := share.owners[partition]) >= len(share.addresses):
+            return self._holder()
+        address = Address(*share.addresses[place])
+        return None if address == self._own() else address
 
     def renew(self) -> None:
         """Begin anew: what the parts were built for has changed."""
@@ -266,7 +261,7 @@ class Member(Generic[W]):
             report = self._unanswered = self._unanswered or self._next()
             share = await self._exchange(holder, report)
             if share is None:
-                await asyncio.sleep(BEAT_S / 2)
+                await asyncio.sleep(BEAT_S)
                 continue
             self._unanswered = None
             self._answered(term, group, report, share, sent_at)

@@ -166,7 +166,10 @@ class Shares:
         for name, member in list(self._members.items()):
             if self._clock() - member.heard_at > GONE_S:
                 held = self._held_by(name)
-                log.warning("member lost: its jobs are given to others", member=name, partitions=len(held))
+                if held:
+                    log.warning(
+                        "member lost: its jobs are given to others", member=name, partitions=len(held)
+                    )
                 self._free(held)
                 del self._members[name]
 
