@@ -3,7 +3,7 @@
     python -m benchmarks.owners [--jobs 600] [--per-s 120] [--seconds 30] [--faults 4]
 
 Real servers with their log in a real NATS, beside kubernetes.py. All jobs push at one rate, to all replicas
-in turn. `pushes per core` is that rate by the CPU of the busiest replica: what its core would bear.
+in turn; then all are probed by exec at that rate. It tells the rate by the CPU of the busiest replica.
 
 With --faults, members and owners are killed, stopped and ended meanwhile. Then: whether each replica
 shows each push that was answered 200, and whether two replicas held a partition at one time, by their logs.
@@ -42,8 +42,9 @@ from .push import BEGAN, STEPS_PER_S, expect_200, message
 from .scale import started_nats
 from .scene import ALL, certificates, fetch, kubeconfig_for, serving, until_ready
 
-CONNECTIONS = 8  # to each replica
+CONNECTIONS = 32  # to each replica
 STOPPED_S = 25.0
+_PROBES = re.compile(rb"^visibility_probes_total\{.*\} (\S+)$", re.MULTILINE)
 _HELD = re.compile(r"partitions (taken over|given up)")
 
 
@@ -120,7 +121,7 @@ def events_of(log: Path) -> Iterator[tuple[float, bool, set[int]]]:
 
 
 @contextlib.asynccontextmanager
-async def owners(count: int, jobs: int) -> AsyncIterator[Owners]:
+async def owners(count: int, jobs: int, *sources: str) -> AsyncIterator[Owners]:
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
         directory = Path(name)
         cert, key, ca = certificates(directory)
@@ -136,7 +137,7 @@ async def owners(count: int, jobs: int) -> AsyncIterator[Owners]:
                 )
             )  # fmt: skip
             peers = tuple(f"--peers=127.0.0.1:{port}" for port in ports)
-            flags = ("--sources=push", *peers, f"--store={url}", "--store-replicas=1")
+            flags = (*sources, *peers, f"--store={url}", "--store-replicas=1")
             found = Owners(directory=directory, tls=tls, kubeconfig=kubeconfig, ca=ca, flags=flags)
             for port in ports:
                 replica = Replica(port, directory / f"replica-{port}", contextlib.AsyncExitStack())
@@ -222,9 +223,41 @@ class Pods(threading.Thread):
         self.join()
 
 
+async def probing(count: int, jobs: int, per_s: float, seconds: float) -> float:
+    """Probes by exec a second for each core of the busiest replica."""
+    interval = f"{jobs / per_s:g}s"
+    flags = "--sources=exec", "--probe-interval", interval, "--probe-concurrency", "256"
+    async with owners(count, jobs, *flags) as at:
+        await asyncio.sleep(2.0 * jobs / per_s)
+        servers = [each.server for each in at.replicas if each.server is not None]
+
+        async def probes() -> float:
+            texts = [await fetch(each, at.ca, "/metrics") for each in servers]
+            return sum(float(number) for text in texts for number in _PROBES.findall(text))
+
+        before, used, began = await probes(), [cpu_s(each.pid) for each in servers], time.monotonic()
+        await asyncio.sleep(seconds)
+        wall_s = time.monotonic() - began
+        cores = [(cpu_s(each.pid) - cpu) / wall_s for each, cpu in zip(servers, used, strict=True)]
+        rate = (await probes() - before) / wall_s
+        tell(at, jobs, f"{rate:.0f} probes/s", cores, rate)
+        return rate / max(cores)
+
+
+def tell(at: Owners, jobs: int, what: str, cores: Sequence[float], rate: float) -> None:
+    shares = [len(held_now(each.logs[-1])) for each in at.replicas]
+    sizes = [resident_mib(each.server.pid) for each in at.replicas if each.server is not None]
+    print(
+        f"{len(cores)} replicas, {jobs} jobs, {what}: cores {' '.join(f'{each:.3f}' for each in cores)} "
+        f"({sum(cores):.3f}), partitions {shares}, MiB {' '.join(f'{each:.0f}' for each in sizes)}, "
+        f"{rate / max(cores):.0f} per core of the busiest",
+        flush=True,
+    )
+
+
 async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> float:
     """Pushes a second for each core of the busiest replica."""
-    async with owners(count, jobs) as at:
+    async with owners(count, jobs, "--sources=push") as at:
         pods = Pods(at, jobs, per_s)
         pods.start()
         try:
@@ -239,19 +272,12 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
             rate = (pods.pushed - before) / (time.monotonic() - began)
         finally:
             await asyncio.to_thread(pods.end)
-        shares = [len(held_now(each.logs[-1])) for each in at.replicas]
-        print(
-            f"{count} replicas, {jobs} jobs, {rate:.0f} pushes/s, {pods.refused} refused: cores "
-            f"{' '.join(f'{each:.3f}' for each in cores)} ({sum(cores):.3f}), partitions {shares}, MiB "
-            f"{' '.join(f'{resident_mib(each.pid):.0f}' for each in servers)}, "
-            f"{rate / max(cores):.0f} pushes per core of the busiest",
-            flush=True,
-        )
+        tell(at, jobs, f"{rate:.0f} pushes/s, {pods.refused} refused", cores, rate)
         return rate / max(cores)
 
 
 async def faults(count: int, jobs: int, per_s: float, rounds: int) -> bool:
-    async with owners(count, jobs) as at:
+    async with owners(count, jobs, "--sources=push") as at:
         pods = Pods(at, jobs, per_s)
         pods.start()
         away: list[tuple[Path, float, float]] = []  # logs of those that were stopped, from when until when
@@ -345,11 +371,10 @@ def owned(at: Owners, away: Sequence[tuple[Path, float, float]]) -> tuple[list[s
 async def run(given: argparse.Namespace) -> bool:
     if given.faults:
         return await faults(3, given.jobs, given.per_s, given.faults)
-    rates = [await throughput(count, given.jobs, given.per_s, given.seconds) for count in (1, 2, 3)]
-    print(
-        "of one: "
-        + ", ".join(f"{count} replicas {rate / rates[0]:.2f} x" for count, rate in enumerate(rates, 1))
-    )
+    for measure in (throughput, probing):
+        rates = [await measure(count, given.jobs, given.per_s, given.seconds) for count in (1, 2, 3)]
+        told = [f"{count} replicas {rate / rates[0]:.2f} x" for count, rate in enumerate(rates, 1)]
+        print("of one:", ", ".join(told), flush=True)
     return True
 
 

@@ -37,7 +37,7 @@ log = structlog.get_logger("visibility.replication")
 
 PATH = "/replication/share"
 EXCHANGE_S = 2.5
-GATHER_S = 0.005
+GATHER_S = 0.03  # changes that come within this time are one report: it costs a millisecond
 STORED_S = 3.0  # a pod waits 5 s for an answer
 FOLLOW_CHECK_S = 0.02
 # Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
