@@ -125,13 +125,8 @@ class LineReader:
         fields = self._read(line, depth)
         if fields:
             self._pairs.follow(fields)
-        if (
-            fields
-            and self._sees_all
-            and not (self._is_bar or POSITION.isdisjoint(fields) or self._bars.has_run)
-        ):
-            at, self._at = self._at, (fields.get("step"), fields.get("epoch"))
-            self._moves += at != self._at
+        if fields and self._sees_all and not (self._is_bar or self._bars.has_run):
+            self._follow(fields)
         if fields and not self._is_bar and not POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
             fields = {"step": None, "total_steps": None, **fields}
         metrics = None if fields is None else fields.get("metrics")
@@ -140,6 +135,14 @@ class LineReader:
         kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}
         fields = {**(fields or {}), "metrics": kept}
         return fields if kept else {name: fields[name] for name in fields if name != "metrics"} or None
+
+    def _follow(self, fields: Fields) -> None:
+        """A line, and no bar yet, has said where the run is. Half an epoch needs a bar for the rest: of
+        Transformers, which draws one beside these lines, on the other stream."""
+        step, epoch = fields.get("step"), fields.get("epoch")
+        if step is not None or isinstance(epoch, int):
+            at, self._at = self._at, (step, epoch)
+            self._moves += at != self._at
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:
         if len(line) > MAX_LINE:

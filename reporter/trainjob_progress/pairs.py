@@ -41,6 +41,7 @@ _PART_CHARACTERS = 12
 _WORDS = lazily(
     r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31}(?:-[A-Za-z\d]{1,16}\.?)?)\s){1,4})$"
 )
+_ENDS = lazily(r"\s{0,4}(?:$|[|,;\])])")
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
 _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
 _WORDS_CHARACTERS = 48
@@ -98,13 +99,11 @@ def find_pairs(text: str) -> list[Pair]:
         start = match.start()
         if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):
             continue
-        if (
-            sign.isspace()
-            and "." not in value
-            and lowered not in COUNTS
-            and _OF_SOMETHING.match(text, match.end())
-        ):
-            continue
+        if sign.isspace() and "." not in value and lowered not in COUNTS:
+            if _OF_SOMETHING.match(text, match.end()):
+                continue
+        elif sign.strip() == "is" and not _ENDS.match(text, match.end()):
+            continue  # a sentence
         before = text[max(0, start - _PART_CHARACTERS) : start]
         written = (before.split() or [""])[-1] if before[-1:] == " " else ""
         if written and (lowered not in COUNTS or written == "fps"):

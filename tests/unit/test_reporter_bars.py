@@ -220,6 +220,13 @@ def test_the_bar_of_a_training_may_come_after_a_line_of_its_first_evaluation() -
     }
 
 
+def test_half_epochs_in_lines_may_come_before_their_bar() -> None:
+    """Seen: of stdout and stderr, one is read before the other."""
+    lines = [f"{{'loss': 0.5, 'epoch': {epoch / 10}}}" for epoch in range(10)]
+    bar = " 90%|█████████ | 9/10 [00:10<00:01,  5.00it/s]"
+    assert read(*lines, bar) == {"step": 9, "total_steps": 10}
+
+
 def test_epochs_within_an_episode_are_not_those_of_the_run() -> None:
     """Seen: "16 of 16" after one of three batches of OpenRLHF, each of which is trained on for an epoch."""
     episode = "Episode [2/2]: {0}%|█| {0}/3 [00:10<00:10,  5.00it/s, reward=0.5]"

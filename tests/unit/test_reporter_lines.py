@@ -332,6 +332,7 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "Steps : 100, Loss Total : 45.5, Mel-Spec. Error : 0.5",
             {"step": 100, "metrics": {"Loss Total": 45.5, "Mel-Spec. Error": 0.5}},
         ),
+        ("step 5, loss is 12.5 today, more than it was in step 4", None),
         ("epoch: 1 step: 100, loss is 2.5", {"epoch": 1, "step": 100, "metrics": {"loss": 2.5}}),
         (
             "Epoch 00010 | Time(s) 0.25 | Loss 0.5 | ETputs(KTEPS) 123.5",
