@@ -18,7 +18,7 @@ from .document import MAX_METRICS, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .positions import find_counted, find_position
 from .publisher import Publisher, wait_for_end, warn
-from .values import Held, read_held, read_ready, to_metrics
+from .values import Held, Latest, read_held, read_ready, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -218,6 +218,11 @@ class LiveRun:
         else:
             step = find_position(find_counted(self.levels)).step
             span.note(value, step + n if step is not None and level is levels[-1] and level._counts else step)
+        latest = None if self.values is None else self.values.get(name)
+        if type(latest) is Latest:
+            latest.low, latest.high = span.low, span.high
+            if self.seen.get(name) is not span:  # another thread samples just now
+                latest.forget()
 
     def find_step(self) -> Optional[int]:
         """That is shown."""
@@ -311,7 +316,7 @@ class LiveRun:
         if self.marks is not None and before.marks is not None:
             self.marks.checkpoint = before.marks.checkpoint
         if self.values is not None:
-            self.values.update(before.values or {})
+            self.values.update(to_metrics(before.values or {}))
 
     def fail(self) -> None:
         """It has failed, and another run takes its place."""
@@ -703,6 +708,9 @@ class LiveRun:
         noted: Spans = {}
         for one in (self, *tuple(self.beside)):
             seen, one.seen = one.seen, {}
+            for latest in tuple((one.values or {}).values()):
+                if type(latest) is Latest:
+                    latest.forget()
             noted.update({name: seen[name] for name in seen if one is self or name not in own})
         self._best.add_to(metrics, noted)
         if noted:

@@ -16,7 +16,7 @@ from .live_run import LiveRun
 from .marks import EVALUATION, RESTORE, SAVE
 from .positions import find_position
 from .sections import Section
-from .values import Held, is_mapping, show, take, to_amount, to_count
+from .values import Held, Latest, is_mapping, read_last, show, take, to_amount, to_count
 from .waits import Waits
 
 TYPE_CHECKING = False
@@ -87,31 +87,33 @@ class Reporter(Level):
         """
         run = self._run
         try:
-            # A float under a name that was seen since the last sample takes the short way, and `loss`, which
-            # nearly everyone gives, one without a dictionary.
+            # A float under a name that had a number before takes the short way, and `loss`, which nearly
+            # everyone gives, one without a dictionary.
             if metrics is not None or (n is not ONE and (type(n) is not int or n < 0)):
                 return self._step_as_meant(n, metrics, loss, named)
             values = run.values
             if values is not None:
-                seen = run.seen
                 try:
-                    if loss is not None:
-                        if type(loss) is not float:
-                            return self._step_as_meant(n, metrics, loss, named)
-                        span = seen["loss"]
-                        if not (span.low <= loss and loss <= span.high):  # NaN too
+                    if type(loss) is float:
+                        latest = values["loss"]
+                        if not (latest.low <= loss and loss <= latest.high):  # NaN too
                             run.note("loss", loss, self, n)
-                        values["loss"] = loss
+                        latest.last = loss
+                    elif loss is not None:
+                        return self._step_as_meant(n, metrics, loss, named)
                     if named:
                         for name in named:
                             value = named[name]
-                            if type(value) is not float:
-                                return self._step_as_meant(n, metrics, loss, named)
-                            span = seen[name]
-                            if not (span.low <= value and value <= span.high):
+                            if type(value) is float:
+                                latest = values[name]
+                                if latest.low <= value and value <= latest.high:
+                                    latest.last = value
+                                    continue
                                 run.note(name, value, self, n)
-                            values[name] = value
-                except KeyError as error:
+                                latest.last = value
+                            else:
+                                return self._step_as_meant(n, metrics, loss, named)
+                except (KeyError, AttributeError) as error:  # it was no number before
                     termination.let_through(error)
                     return self._step_as_meant(n, metrics, loss, named)
             elif named:
@@ -482,8 +484,7 @@ class Reporter(Level):
             if kept is None:
                 continue
             if type(kept) is Held:
-                before = values.get(name)
-                kept.before = before.before if type(before) is Held else before
+                kept.before = read_last(values.get(name))
             taken[name] = kept
             room -= name not in values
         if is_full:
@@ -498,14 +499,21 @@ class Reporter(Level):
             self._say("metrics", f"metrics must be a mapping or named, not {type(metrics).__name__}")
             return
         taken = self._take_in(metrics)
-        values.update(taken)
+        for name, value in taken.items():
+            latest = values.get(name)
+            if type(value) is not float and type(value) is not int:
+                values[name] = value
+            elif type(latest) is Latest:
+                latest.last = value
+            else:
+                values[name] = Latest(value)
         if len(values) > MAX_METRICS:
             self._drop_newest(values)
         run = self._run
         for name, value in taken.items():
             if type(value) is float or type(value) is int:  # what is on a device is not asked for each step
-                span = run.seen.get(name)
-                if (span is None or not span.low <= value <= span.high) and name in values:
+                latest = values.get(name)
+                if type(latest) is Latest and not latest.low <= value <= latest.high:
                     run.note(name, value, self)
 
     def _drop_newest(self, values: dict[str, Any]) -> None:

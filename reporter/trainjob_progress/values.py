@@ -38,6 +38,30 @@ class Held:
         self.before: Optional[Value] = None
 
 
+class Latest:
+    """The newest number of a metric, in one object for as long as it gives numbers: one look-up for `step`.
+
+    `low` and `high`: between what was noted of it since the last sample.
+    """
+
+    __slots__ = ("high", "last", "low")
+
+    def __init__(self, last: Number) -> None:
+        self.last = last
+        self.forget()
+
+    def forget(self) -> None:
+        """Have its next number noted, whichever it is."""
+        self.low, self.high = math.inf, -math.inf
+
+
+def read_last(kept: Any) -> Any:  # noqa: ANN401
+    """What is known of a metric now, without asking a device."""
+    if type(kept) is Latest:
+        return kept.last
+    return kept.before if type(kept) is Held else kept
+
+
 def take(value: Any) -> Union[Value, Held, None]:  # noqa: ANN401 — the point is to take anything
     """What to keep of a metric's value; None where there is nothing. Raises TypeError with the reason."""
     if value is None or type(value) in PLAIN:
@@ -112,8 +136,7 @@ def to_metrics(values: Mapping[str, Any]) -> dict[str, Value]:
     """`values` as a document has them, in their order: names and texts cut to length, no device asked."""
     metrics: dict[str, Value] = {}
     for name, value in values.items():
-        if type(value) is Held:
-            value = value.before
+        value = read_last(value)
         key = str(name)[:MAX_TEXT]
         if not key or value is None or value == "" or (key in metrics and key != name):
             continue
