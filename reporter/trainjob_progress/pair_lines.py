@@ -46,6 +46,7 @@ _LABEL = lazily(
 _LETTER = lazily(r"[^\W\d]")
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
+_BEST = lazily(r"\bbest\b", re.IGNORECASE)
 _CALL = lazily(r"\w{1,64}\(\w{1,64}=")  # the repr of settings
 
 
@@ -122,7 +123,9 @@ class PairReader:
             return {}
         pairs = _with_totals([pair for pair in pairs if not is_place(pair, text)], text)
         position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
-        if position is not None and _ASIDE.search(_leave_out(pairs, text[:position])):
+        if position is not None and (
+            _ASIDE.search(_leave_out(pairs, text[:position])) or _BEST.search(text, 0, position)
+        ):
             return {}
         pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
         self._names_run = self._names_run or any(pair.name.lower() in OF_RUN for pair in pairs)

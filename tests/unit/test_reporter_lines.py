@@ -224,6 +224,7 @@ def test_lines_of_names_and_numbers(line: str, fields: dict[str, Any]) -> None:
     [
         "eval step 5/10 loss 0.3", "Eval: step 5/10 loss 0.3", "[eval] step 5/10 loss: 0.3",
         "Test Epoch: 1 loss 0.5", "Best epoch: 3, best loss: 0.2", "Best step: 100 loss: 0.2",
+        "Best val loss: 0.25, epoch: 3", "best acc: 0.9, epoch: 12",
     ],
 )  # fmt: skip
 def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) -> None:
