@@ -87,6 +87,17 @@ def test_a_trial_should_stop_once_its_best_is_worse_than_the_median_of_averages_
     )
 
 
+def test_trials_that_another_replica_evaluates_are_compared_once_they_have_completed() -> None:
+    sweep, elsewhere = Sweep(), Sweep()
+    for name in ("a", "b", "c"):
+        tracker, ref = elsewhere.made.tracker, elsewhere.complete(name, [2, 2, 2])
+        document = next(each for each in reversed(elsewhere.made.published) if each.job.ref == ref)
+        sweep.made.tracker.compare(document.job, tracker.state(ref), tracker.history(ref))
+        assert ref not in sweep.made.tracker
+    sweep.report("worse", [9, 3])
+    assert (sweep.found("worse") or ())[:2] == ("True", "MedianStop")
+
+
 def test_where_more_is_better_less_should_stop() -> None:
     sweep = Sweep(replace(MEDIAN, plateau_metric="accuracy"))
     for name, value in (("a", 0.5), ("b", 0.6), ("c", 0.9)):

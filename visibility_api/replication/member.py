@@ -242,6 +242,7 @@ class Member(Generic[W]):
 
     async def _report_for_ever(self, term: W, group: asyncio.TaskGroup) -> None:
         """Until this replica leaves."""
+        holder: Address | None = None
         while True:
             if not self._leave.is_set() and self._unanswered is None:
                 with suppress(TimeoutError):
@@ -252,7 +253,9 @@ class Member(Generic[W]):
             if self._held and not self.may_write():
                 log.warning("partitions given up: no answer from the owner of the log")
                 self._give_all_up()
-            holder, sent_at = self._holder(), self._clock()
+            if (found := self._holder()) is not None or not self._held:
+                holder = found  # else NATS is silent, and the owner of the log may be there all the same
+            sent_at = self._clock()
             if holder is None or not term.is_ready:
                 await asyncio.sleep(BEAT_S)
                 continue
