@@ -266,7 +266,9 @@ def _name_labelled(pairs: list[Pair], text: str) -> list[Pair]:
         elif pair.total is not None and (aside := _LABEL.fullmatch(pair.name)):  # `validation: 10/20`
             label = f"{aside.group(1)}_" if aside.group(1) else ""
         at = pair.start + pair.length
-        if pair.name.lower() not in COUNTS:
+        if pair.name.lower() in ("lr", "learning_rate"):
+            named.append(pair)
+        elif pair.name.lower() not in COUNTS:
             named.append(pair._replace(name=label + pair.name))
         elif not label:
             named.append(pair)

@@ -330,6 +330,14 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         ("iter 5 | global_step 20 | loss 0.5", {"step": 20, "metrics": {"loss": 0.5}}),
         # Names are whole.
         (
+            "step 5 loss 2.5 grad norm 1.5 lr 0.1",
+            {"step": 5, "metrics": {"loss": 2.5, "grad norm": 1.5, "lr": 0.1}},
+        ),
+        (
+            "Epoch 1/3 - train: loss=0.5 - val: loss=0.6 - lr=0.001",
+            {"epoch": 1, "total_epochs": 3, "metrics": {"loss": 0.5, "val_loss": 0.6, "lr": 0.001}},
+        ),
+        (
             "Steps : 100, Loss Total : 45.5, Mel-Spec. Error : 0.5",
             {"step": 100, "metrics": {"Loss Total": 45.5, "Mel-Spec. Error": 0.5}},
         ),
