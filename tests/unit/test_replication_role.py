@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -86,6 +88,31 @@ async def test_a_single_replicas_term_begins_anew() -> None:
     jobs, terms = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term]()
     role: Role[Any] = Role(jobs, lambda _may: Term(terms), others=None)
     await renewed(role, terms, jobs)
+
+
+async def test_what_a_term_kept_is_given_back_when_it_has_ended() -> None:
+    """Each lost Lease left all jobs in memory for good: two replicas of 15,000 jobs had 1.6 GiB after ten."""
+    jobs, terms = JobLog(MemoryStore(base_revision=1)), asyncio.Queue[Term]()
+
+    def build(_may: object) -> Term:
+        term = Term(terms)
+        term.itself = term  # type: ignore[attr-defined]
+        return term
+
+    role: Role[Any] = Role(jobs, build, others=None)
+    gc.disable()  # as good as: the server collects young objects alone
+    gc.freeze()
+    try:
+        running = asyncio.create_task(role.run())
+        first = weakref.ref(await terms.get())
+        role.renew()
+        await terms.get()
+        assert first() is None
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_an_owner_with_followers_keeps_its_lease_and_its_log() -> None:

@@ -6,6 +6,7 @@ A replica without others has no Lease, and owns the log always.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -217,6 +218,11 @@ class Role(Generic[T]):
                     await self.others.lease.release()
                     continue
             await self._own(epoch, self.others)
+            # A term's parts refer to each other, and to all jobs. Without this they would stay for good: full
+            # collections are as good as never (server.py), and what is frozen is in none.
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
 
     def renew(self) -> None:
         """Begin the present term anew, if there is one: it was built for kinds that have changed since."""
