@@ -92,9 +92,9 @@ def unpack_some(saved: bytes, at: int, form: str) -> tuple[tuple[int, ...], tupl
     return places, layout.unpack_from(saved, at), at + layout.size
 
 
-def skip(saved: bytes, at: int, form: str) -> int:
-    """Where the values that are packed there end."""
-    return at + _BITS.size + (saved[at] | saved[at + 1] << 8).bit_count() * struct.calcsize(form)
+def skip(saved: bytes, at: int) -> int:
+    """Where the values of 4 bytes that are packed there end."""
+    return at + _BITS.size + 4 * (saved[at] | saved[at + 1] << 8).bit_count()
 
 
 @lru_cache(maxsize=1024)  # jobs spend their time on few sets of kinds
@@ -136,7 +136,12 @@ class Ledger:
             self._fine, self._coarse, self._current, self._packed = {}, {}, none(), b""
         settled = int((until - HOUR_S) // FINE_S) * FINE_S  # what was before is in no hour any more
         if at < settled:
-            at = self._skip(at, settled, [some / span_s for some in seconds])
+            self._complete(int(at // FINE_S))
+        while at < settled:
+            index = int(at // COARSE_S)
+            end: float = min(settled, (index + 1) * COARSE_S)
+            self._sum_up(index, _in_quarters([some * (end - at) / span_s for some in seconds]))
+            at = end
         while at < until:
             index = int(at // FINE_S)
             end = min(until, (index + 1) * FINE_S)
@@ -160,30 +165,11 @@ class Ledger:
             self.whole[kind] += some
         self.until += sum(seconds)
 
-    def _skip(self, at: float, until: int, shares: Sequence[float]) -> float:
-        """All until then goes into the sums of longer intervals; `shares` of each second. Returns `until`."""
-        self._unpack()
-        self._fine[int(at // FINE_S)], self._current = _in_quarters(self._current), none()
-        while self._fine:
-            index, sums = self._fine.popitem()
-            self._sum_up(index * FINE_S // COARSE_S, sums)
-        while at < until:
-            index = int(at // COARSE_S)
-            end = min(until, (index + 1) * COARSE_S)
-            self._sum_up(index, _in_quarters([share * (end - at) for share in shares]))
-            at = end
-        self._drop(until - DAY_S)
-        return at
-
     def _sum_up(self, index: int, seconds: Sequence[float]) -> None:
         sums = self._coarse.setdefault(index, none())
         for kind, some in enumerate(seconds):
             if some:
                 sums[kind] += some
-
-    def _drop(self, oldest: float) -> None:
-        for old in [each for each in self._coarse if (each + 1) * COARSE_S <= oldest]:
-            del self._coarse[old]
 
     def _complete(self, index: int) -> None:
         """This interval is over. Of those before the last hour the sums of longer ones are kept."""
@@ -191,7 +177,9 @@ class Ledger:
         self._fine[index], self._current = _in_quarters(self._current), none()
         for old in [each for each in self._fine if each <= index - _FINE]:
             self._sum_up(old * FINE_S // COARSE_S, self._fine.pop(old))
-        self._drop((index + 1) * FINE_S - DAY_S)
+        oldest = (index + 1) * FINE_S - DAY_S
+        for old in [each for each in self._coarse if (each + 1) * COARSE_S <= oldest]:
+            del self._coarse[old]
 
     def hour(self, at: float = 0.0) -> Seconds:
         """The sums of the hour before `until`, or before `at` if that is later."""

@@ -64,7 +64,7 @@ def read_sums(saved: bytes) -> dict[int, float]:
     time. It takes the bytes as those of `save_account`; others raise UNREADABLE_ACCOUNT, or are misread."""
     warm, has_run = saved[_WARM_AT], saved[_HAS_RUN_AT]
     at = _HEAD.size + (_BEFORE.size if has_run else 0) + (_FIRST_STEPS.size if warm < WARM_ROWS else 0)
-    kinds, tail, at = unpack_some(saved, skip(saved, at, "f"), "f")
+    kinds, tail, at = unpack_some(saved, skip(saved, at), "f")
     found = dict(zip(*Ledger.read_whole(saved, at), strict=True))
     for kind, some in zip(kinds, tail, strict=True):
         found[kind] = found.get(kind, 0.0) + some
