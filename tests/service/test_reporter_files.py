@@ -102,26 +102,6 @@ SLOW_LOOP = (
 )
 
 
-def test_handlers_put_over_each_other_all_get_sigterm(tmp_path: Path) -> None:
-    script = """
-import os, signal
-report()
-before = signal.getsignal(signal.SIGTERM)
-def own(*arguments):
-    print("own", flush=True)
-    before(*arguments)
-signal.signal(signal.SIGTERM, own)
-r = report(total_steps=9)
-r.step(7)
-os.kill(os.getpid(), signal.SIGTERM)
-print("survived")
-"""
-    training = Training(tmp_path, script)
-    output, _ = training.process.communicate(timeout=60)
-    assert (training.process.returncode, output) == (0, "own\nsurvived\n")  # there was none before
-    assert json.loads(training.path.read_bytes())["step"] == 7
-
-
 def test_sigterm_in_the_middle_of_the_end_lets_the_last_document_through(tmp_path: Path) -> None:
     script = f"""
 import os, signal, threading

@@ -36,54 +36,36 @@ def run(directory: Path, script: str) -> tuple[int, str, dict[str, Any]]:
     return result.returncode, result.stdout + result.stderr, json.loads(path.read_bytes())
 
 
-TERM = "os.kill(os.getpid(), signal.SIGTERM)"
+def kill(name: str) -> str:
+    return f"os.kill(os.getpid(), signal.{name})"
+
+
+def exits(code: int, on: str = "SIGTERM") -> str:
+    return f"signal.signal(signal.{on}, lambda *_: sys.exit({code}))\n"
+
+
+TERM = kill("SIGTERM")
+WITH, WITHOUT = "with report(total_steps=10) as r:\n  ", "r = report(total_steps=10)\n"
 OWN = """
 def own(number, frame):
     print("own", number, flush=True)
 signal.signal(signal.SIGTERM, own)
 """
-
-
-@pytest.mark.parametrize("order", ["before", "after"])
-def test_a_handler_of_ones_own_runs_once_in_any_order_of_set_up(tmp_path: Path, order: str) -> None:
-    """Seen: a handler set after report() was run, but the run it ended was called completed."""
-    begin = "r = report(total_steps=10)\nr.flush(20)\nr.__enter__()\n"
-    steps = "\nwhile not r.is_due: time.sleep(0.01)\nr.step(4)\n"
-    script = (
-        (OWN + begin if order == "before" else begin + OWN) + steps + TERM + "\nr.__exit__(None, None, None)"
-    )
-    code, output, document = run(tmp_path, script)
-    assert (code, output) == (0, "own 15\n")
-    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
-    assert document["progressPercentage"] == 40
-
-
-@pytest.mark.parametrize("code", [0, 3])
-@pytest.mark.parametrize("block", ["with report(total_steps=10) as r:\n  ", "r = report(total_steps=10)\n"])
-def test_a_handler_that_exits_is_a_preempted_run_with_its_own_exit_code(
-    tmp_path: Path, code: int, block: str
-) -> None:
-    """Seen: `sys.exit(0)` on SIGTERM was completed, 100 %."""
-    own = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))\n"
-    ended, output, document = run(tmp_path, own + block + f"r.step(4); {TERM}; r.step(6)")
-    assert (ended, output) == (code, "")
-    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
-
-
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGUSR2", "SIGXCPU"])
-@pytest.mark.parametrize("code", [0, 144])
-def test_a_handler_of_a_schedulers_signal_that_exits_is_a_preempted_run(
-    tmp_path: Path, name: str, code: int
-) -> None:
-    """Seen: submitit's, which calls `sys.exit(-1)` when the run is queued again, was failed."""
-    own = f"class Own:\n  def on(self, *_): sys.exit({code})\nsignal.signal(signal.{name}, Own().on)\n"
-    block = f"with report(total_steps=10) as r: r.step(4); os.kill(os.getpid(), signal.{name}); r.step(6)"
-    ended, output, document = run(tmp_path, own + block)
-    assert (ended, output) == (code, "")
-    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
-    assert "message" not in document
-
-
+BEGIN = "r = report(total_steps=10)\nr.flush(20)\nr.__enter__()\n"
+STEPS = f"\nwhile not r.is_due: time.sleep(0.01)\nr.step(4)\n{TERM}\nr.__exit__(None, None, None)"
+STACKS = "signal.signal(signal.SIGUSR1, lambda *_: print('stacks', flush=True))\n"
+# submitit's is a method.
+METHOD = "class Own:\n  def on(self, *_): sys.exit({code})\nsignal.signal(signal.{name}, Own().on)\n"
+FLAG = f"""
+stop = False
+def own(*_):
+    global stop
+    stop = True
+signal.signal(signal.SIGTERM, own)
+for i in track(range(10)):
+    if i == 3: {TERM}
+    if stop: break
+"""
 NESTED = """
 def train():
     for _ in track(range(2)):
@@ -91,122 +73,139 @@ def train():
             if i == 4: {end}
 train()
 """
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
-@pytest.mark.parametrize("loop", ["for i in track(range(10)):\n  if i == 4: {end}", NESTED])
-def test_a_handler_that_is_set_late_and_exits_in_a_bare_loop_is_a_preempted_run(
-    tmp_path: Path, name: str, loop: str
-) -> None:
-    end = f"signal.signal(signal.{name}, lambda *_: sys.exit(9)); os.kill(os.getpid(), signal.{name})"
-    ended, output, document = run(tmp_path, loop.format(end=end))
-    assert (ended, output) == (9, "")
-    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
-
-
-def test_an_exception_that_a_signals_handler_has_raised_and_the_program_has_caught_is_no_end(
-    tmp_path: Path,
-) -> None:
-    script = """
-def own(*_): raise TimeoutError
-signal.signal(signal.SIGUSR1, own)
+BARE = "for i in track(range(10)):\n  if i == 4: {end}"
+RAISES = "def own(*_): raise TimeoutError\nsignal.signal(signal.SIGUSR1, own)\n"
+CAUGHT = f"""
 for _ in track(range(2)):
     try:
-        for i in track(range(5)): os.kill(os.getpid(), signal.SIGUSR1)
+        for i in track(range(5)): {kill("SIGUSR1")}
     except TimeoutError: pass
     for i in track(range(5)):
         if i == 2: break
     break
 """
-    code, output, document = run(tmp_path, script)
-    assert (code, output, document["ending"]) == (0, "", "stopped")
-
-
-KEPT_BEFORE = """
-try: os.kill(os.getpid(), signal.SIGUSR1)
+KEPT_BEFORE = f"""
+try: {kill("SIGUSR1")}
 except TimeoutError as error: kept = error
 def train():
     for i in track(range(5)):
-        if i == 4: {end}
+        if i == 4: sys.exit(3)
 train()
 """
-KEPT_IN_LOOP = """
+KEPT_IN_LOOP = f"""
 def work(i):
-    if i == 2: os.kill(os.getpid(), signal.SIGUSR1)
-    if i == 4: {end}
+    if i == 2: {kill("SIGUSR1")}
+    if i == 4: sys.exit(3)
 for i in track(range(5)):
     try: work(i)
     except TimeoutError as error: kept = error
 """
-
-
-@pytest.mark.parametrize("script", [KEPT_BEFORE, KEPT_IN_LOOP], ids=["before", "in the loop"])
-def test_an_error_is_not_taken_for_an_exception_of_a_handler_that_the_program_has_kept(
-    tmp_path: Path, script: str
-) -> None:
-    """Seen: an exit long after it was called a preemption."""
-    own = "def own(*_): raise TimeoutError\nsignal.signal(signal.SIGUSR1, own)\n"
-    code, _, document = run(tmp_path, own + script.format(end="sys.exit(3)"))
-    assert (code, document["step"], document.get("ending")) == (3, 4, None)
-
-
-def test_an_exit_that_follows_a_schedulers_signal_but_is_not_its_handlers_is_what_it_is(
-    tmp_path: Path,
-) -> None:
-    own = "signal.signal(signal.SIGUSR1, lambda *_: print('stacks', flush=True))\n"
-    block = "with report(total_steps=10) as r: r.step(4); os.kill(os.getpid(), signal.SIGUSR1); sys.exit(3)"
-    ended, output, document = run(tmp_path, own + block)
-    assert (ended, output, document["ending"]) == (3, "stacks\n", "failed")
-
-
-def test_a_loop_that_stops_at_a_flag_is_a_preempted_run(tmp_path: Path) -> None:
-    script = f"""
-stop = False
-def own(*_):
-    global stop
-    stop = True
-signal.signal(signal.SIGTERM, own)
-for i in track(range(10)):
-    if i == 3:
-        {TERM}
-    if stop:
-        break
-"""
-    code, output, document = run(tmp_path, script)
-    assert (code, output, document["ending"], document["step"]) == (0, "", "preempted", 4)
-
-
-@pytest.mark.parametrize("chains", ["if callable(found): found(*of)", "if found: found(*of)"])
-@pytest.mark.parametrize("wait", ["pass", "while not r.is_due: time.sleep(0.01)"])
-def test_a_handler_that_calls_the_one_before_it_runs_to_its_end(
-    tmp_path: Path, chains: str, wait: str
-) -> None:
-    """Seen: where there was none before, ours ended the process from within it."""
-    script = f"""
+CHAINED = f"""
 with report(total_steps=10) as r:
     found = signal.getsignal(signal.SIGTERM)
     def own(*of):
-        {chains}
+        {{chains}}
         print("own", flush=True)
     signal.signal(signal.SIGTERM, own)
-    {wait}
+    {{wait}}
     r.step(4)
     {TERM}
     r.step(6)
 """
-    code, output, document = run(tmp_path, script)
-    assert (code, output, document["ending"]) == (0, "own\n", "finished")
+IGNORED = f"""
+import subprocess
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with report(total_steps=1) as r:
+    child = "import os, signal; {TERM}; print('alive')"
+    subprocess.run([sys.executable, "-c", child])
+    {TERM}
+    r.step()
+"""
+CTRL_C = f"""
+with report(total_steps=10) as r:
+    try:
+        r.step(4)
+        {kill("SIGINT")}
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("saved")
+"""
+End = tuple[int, str, "str | None", "int | None"]
+PREEMPTED: End = (0, "", "preempted", 4)
+# By what happens: the program, then its exit code, what it prints, how its run ended and after which step
+# (None: whichever).
+ENDS: dict[str, tuple[str, End]] = {
+    # Seen: a handler set after report() was run, but the run it ended was called completed.
+    "a handler of its own runs once, set before": (OWN + BEGIN + STEPS, (0, "own 15\n", "preempted", 4)),
+    "a handler of its own runs once, set after": (BEGIN + OWN + STEPS, (0, "own 15\n", "preempted", 4)),
+    # Seen: `sys.exit(0)` on SIGTERM was completed, 100 %.
+    **{
+        f"a handler exits with {code}, {'in' if block == WITH else 'without'} a block": (
+            f"{exits(code)}{block}r.step(4); {TERM}; r.step(6)",
+            (code, "", "preempted", 4),
+        )
+        for code in (0, 3)
+        for block in (WITH, WITHOUT)
+    },
+    # Seen: submitit's, which calls `sys.exit(-1)` when the run is queued again, was failed.
+    **{
+        f"a handler of {name} exits with {code}": (
+            f"{METHOD.format(name=name, code=code)}{WITH}r.step(4); {kill(name)}; r.step(6)",
+            (code, "", "preempted", 4),
+        )
+        for name in ("SIGUSR1", "SIGUSR2", "SIGXCPU")
+        for code in (0, 144)
+    },
+    **{
+        f"a handler of {name} is set late and exits in a bare loop, {how}": (
+            loop.format(end=f"{exits(9, name).strip()}; {kill(name)}"),
+            (9, "", "preempted", 4),
+        )
+        for name in ("SIGTERM", "SIGUSR1")
+        for how, loop in (("one", BARE), ("nested", NESTED))
+    },
+    "an exception of a handler that is caught is no end": (RAISES + CAUGHT, (0, "", "stopped", None)),
+    # Seen: an exit long after it was called a preemption.
+    "an exception of a handler was kept before": (RAISES + KEPT_BEFORE, (3, "", None, 4)),
+    "an exception of a handler was kept in the loop": (RAISES + KEPT_IN_LOOP, (3, "", None, 4)),
+    "an exit follows a scheduler's signal": (
+        f"{STACKS}{WITH}r.step(4); {kill('SIGUSR1')}; sys.exit(3)",
+        (3, "stacks\n", "failed", 4),
+    ),
+    "a loop stops at a flag": (FLAG, PREEMPTED),
+    # Seen: where there was none before, ours ended the process from within it.
+    **{
+        f"a handler calls the one before it, {number}": (
+            CHAINED.format(chains=chains, wait=wait),
+            (0, "own\n", "finished", 10),
+        )
+        for number, (chains, wait) in enumerate(
+            (chains, wait)
+            for chains in ("if callable(found): found(*of)", "if found: found(*of)", "found(*of)")
+            for wait in ("pass", "while not r.is_due: time.sleep(0.01)")
+        )
+    },
+    "no handler": (f"{WITHOUT}r.step(4); {TERM}; time.sleep(60)", (-signal.SIGTERM, "", "preempted", 4)),
+    "it outlives the signal and keeps its plan": (
+        f"{OWN}{WITH}r.step(4); {TERM}; r.step(6)",
+        (0, "own 15\n", "finished", 10),
+    ),
+    "the signal is ignored, by children too": (IGNORED, (0, "alive\n", "finished", 1)),
+    "it catches Ctrl-C": (CTRL_C, (0, "saved\n", "stopped", 4)),
+}
+STATES = {"preempted": "running", "finished": "completed", "stopped": "completed", "failed": "failed"}
 
 
-def test_without_a_handler_the_process_ends_as_it_would_and_the_document_says_preempted(
-    tmp_path: Path,
+@pytest.mark.parametrize("what", ENDS)
+def test_a_program_runs_its_own_handlers_and_the_document_says_how_it_ended(
+    tmp_path: Path, what: str
 ) -> None:
-    code, output, document = run(
-        tmp_path, f"r = report(total_steps=10); r.step(4, loss=0.5); {TERM}; time.sleep(60)"
-    )
-    assert (code, output) == (-signal.SIGTERM, "")
-    assert (document["state"], document["ending"], document["step"]) == ("running", "preempted", 4)
-    assert document["metrics"] == {"loss": 0.5}
+    script, (code, output, ending, step) = ENDS[what]
+    ended, printed, document = run(tmp_path, script)
+    assert (ended, printed, document.get("ending")) == (code, output, ending)
+    assert step in (None, document["step"])
+    assert document["state"] == STATES.get(ending or "", "running")
+    assert "message" not in document or ending not in ("preempted", "finished", "stopped")
 
 
 HANG = """
@@ -310,11 +309,6 @@ print(os.fstat(file).st_size)
     assert run(tmp_path, script)[:2] == (0, "0\n")
 
 
-def test_a_run_that_outlives_a_sigterm_and_keeps_its_plan_is_finished(tmp_path: Path) -> None:
-    code, _, document = run(tmp_path, OWN + f"with report(total_steps=10) as r: r.step(4); {TERM}; r.step(6)")
-    assert (code, document["ending"], document["progressPercentage"]) == (0, "finished", 100)
-
-
 def test_a_framework_that_looks_for_a_handler_finds_none_of_ours(tmp_path: Path) -> None:
     """Lightning leaves out what it would do on SIGTERM where it finds a handler."""
     script = """
@@ -332,20 +326,6 @@ print(signal.getsignal(signal.SIGTERM) is found)
     assert output.splitlines()[:3] == ["True True False False", "True", "True"]
 
 
-def test_an_ignored_sigterm_stays_ignored_by_children_too(tmp_path: Path) -> None:
-    script = """
-import subprocess
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-with report(total_steps=1) as r:
-    child = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('alive')"
-    subprocess.run([sys.executable, "-c", child])
-    os.kill(os.getpid(), signal.SIGTERM)
-    r.step()
-"""
-    code, output, document = run(tmp_path, script)
-    assert (code, output, document["ending"]) == (0, "alive\n", "finished")
-
-
 def test_other_signals_are_left_alone(tmp_path: Path) -> None:
     script = """
 before = {n: signal.getsignal(n) for n in signal.valid_signals() if n != signal.SIGTERM}
@@ -356,20 +336,6 @@ with report(total_steps=1) as r:
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
 """
     assert run(tmp_path, script)[:2] == (0, "")
-
-
-def test_ctrl_c_that_the_program_catches_is_the_programs_affair(tmp_path: Path) -> None:
-    script = """
-with report(total_steps=10) as r:
-    try:
-        r.step(4)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(60)
-    except KeyboardInterrupt:
-        print("saved")
-"""
-    code, output, document = run(tmp_path, script)
-    assert (code, output, document["state"], document["ending"]) == (0, "saved\n", "completed", "stopped")
 
 
 def test_the_programs_own_handler_does_not_wait_for_a_sink_that_hangs(tmp_path: Path) -> None:
