@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,33 +74,25 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize(
+    ("script", "at_once", "expected"),
+    [
+        pytest.param(SCRIPT, 0, {"state": "completed", "step": 3, "epoch": 1, "message": "done"}, id="loops"),
+        # The first one counts.
+        pytest.param(AT_ONCE, 3, {"state": "completed", "step": 6, "totalSteps": 6}, id="loops at once"),
+        # Its iterator is kept. Seen on 3.9 and 3.10: three attempts, of which two had failed.
+        pytest.param(KEPT, 0, {"ending": "stopped", "step": 12, "epoch": 2, "message": None}, id="return"),
+    ],
+)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_loop_reports_on_this_python(version: str, environ: dict[str, str]) -> None:
-    result = subprocess.run([find_python(version), "-c", SCRIPT], env=environ, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (0, "")
-    document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
-    assert (document["state"], document["step"], document["epoch"]) == ("completed", 3, 1)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_of_loops_at_once_the_first_counts_on_this_python(version: str, environ: dict[str, str]) -> None:
-    result = subprocess.run(
-        [find_python(version), "-c", AT_ONCE], env=environ, capture_output=True, text=True, check=True
-    )
-    assert result.stderr.count("run at once") == len(result.stderr.splitlines()) == 3
-    document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
-    assert (document["state"], document["step"], document["totalSteps"]) == ("completed", 6, 6)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_loop_that_is_left_by_return_has_not_failed_on_this_python(
-    version: str, environ: dict[str, str]
+def test_loops_report_on_this_python(
+    version: str, environ: dict[str, str], script: str, at_once: int, expected: dict[str, Any]
 ) -> None:
-    """Its iterator is kept. Seen on 3.9 and 3.10: three attempts, of which two had failed."""
-    subprocess.run([find_python(version), "-c", KEPT], env=environ, check=True)
+    result = subprocess.run([find_python(version), "-c", script], env=environ, capture_output=True, text=True)
+    assert result.returncode == 0
+    assert result.stderr.count("run at once") == len(result.stderr.splitlines()) == at_once
     document = json.loads(Path(environ["TRAINJOB_PROGRESS_FILE"]).read_bytes())
-    assert (document["ending"], document["step"], document["epoch"]) == ("stopped", 12, 2)
-    assert "message" not in document
+    assert {name: document.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
