@@ -18,7 +18,7 @@ from .document import MAX_METRICS, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .positions import find_counted, find_position
 from .publisher import Publisher, wait_for_end, warn
-from .values import Held, Latest, read_held, read_ready, to_metrics
+from .values import Held, Latest, read_held, read_last, read_ready, to_metrics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -316,7 +316,10 @@ class LiveRun:
         if self.marks is not None and before.marks is not None:
             self.marks.checkpoint = before.marks.checkpoint
         if self.values is not None:
-            self.values.update(to_metrics(before.values or {}))
+            known = before.values or {}
+            self.values.update(
+                {name: known[name] if type(known[name]) is Held else read_last(known[name]) for name in known}
+            )
 
     def fail(self) -> None:
         """It has failed, and another run takes its place."""

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.reporting import MemorySink
-from trainjob_progress import Track, current, report, track
+from trainjob_progress import Track, current, evaluating, report, track
 from trainjob_progress.loops import abandon_all
 
 ROOT = Path(__file__).parents[2]
@@ -319,6 +319,7 @@ FORMS = {
     "for": "for _ in track(range({n})):",
     "name": "{it} = track(range({n}))\n{pad}for _ in {it}:",
     "enumerate": "{it} = enumerate(track(range({n})))\n{pad}for _ in {it}:",
+    "chain": "{it} = chain(track(range({n})), ())\n{pad}for _ in {it}:",
     "generator": "{it} = (x for x in track(range({n})))\n{pad}for _ in {it}:",
     "function": "{it} = wrap(track(range({n})))\n{pad}for _ in {it}:",
     "by hand": (
@@ -458,6 +459,7 @@ def check(program: list[Any]) -> None:
         )
 
     scope: dict[str, Any] = {"track": track, "probe": probe, "Boom": Boom, "kept": [], "wrap": wrap}
+    scope["chain"] = chain
     text = "\n".join(writer.lines)
     with contextlib.suppress(Boom):
         exec(compile(text, "program.py", "exec"), scope)
@@ -479,6 +481,70 @@ def test_in_every_body_the_open_loops_are_those_whose_bodies_run(program: list[A
         patch.setattr("trainjob_progress.settings.find_sinks", find_sinks)
         check(program)
         abandon_all()
+
+
+EPOCHS = (
+    "for epoch in track(range({n})):",
+    "for _, epoch in enumerate(track(range({n}))):",
+    "with track(range({n})) as epochs:\n  for epoch in epochs:",
+    "with report(total_epochs={n}):\n  for epoch in range({n}):",
+)
+BATCHES = (
+    "for item in track(range({n})):",
+    "for item in chain(track(range({n})), ()):",
+    "for item in wrap(track(range({n}), desc='training')):",
+    "with track(range({n})) as items:\n     for item in items:",
+)
+VALIDATIONS = (
+    "pass",
+    "for _ in track(range(2)): pass",
+    "for _ in track(range(3), desc='validation'): pass",
+    "with evaluating(): list(track(range(2)))",
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(EPOCHS), st.sampled_from(BATCHES),
+    st.sampled_from(VALIDATIONS), st.sampled_from(VALIDATIONS), st.integers(2, 4),
+    st.integers(2, 6), st.none() | st.tuples(st.integers(0, 3), st.integers(0, 4)),
+)  # fmt: skip
+def test_documents_of_a_training_say_how_far_it_is(
+    epochs: str, batches: str, before: str, after: str, n: int, items: int, leaves: tuple[int, int] | None
+) -> None:
+    sink = MemorySink(3600)
+    before = before if "evaluating" in before else "pass"  # another loop there would be the first that counts
+    program = f"""
+def train():
+ {epochs.format(n=n)}
+    {before}
+    {batches.format(n=items)}
+      check(epoch, item)
+      if (epoch, item) == leaves: return
+    {after}
+train()
+"""
+
+    def check(epoch: int, item: int) -> None:
+        current().flush(60)
+        last = sink.last
+        done = items * epoch + item
+        assert (last.step, last.total_steps, last.epoch) == (done, items * n, epoch), program
+
+    scope = {"leaves": leaves, "track": track, "report": report, "evaluating": evaluating, "chain": chain}
+    scope |= {"check": check, "wrap": wrap}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainjob_progress.settings.find_sinks", lambda **_: [sink])
+        abandon_all()
+        exec(compile(program, "program.py", "exec"), scope)
+        current()._run.exit()
+        abandon_all()
+    last = sink.last
+    shown = last.ending, last.step, last.total_steps, last.epoch
+    if leaves is None or leaves[0] >= n or leaves[1] >= items:
+        assert shown == ("finished", items * n, items * n, n), program
+    elif leaves[1] < items - 1:
+        assert shown == ("stopped", items * leaves[0] + leaves[1] + 1, items * n, leaves[0]), program
 
 
 def test_a_notebooks_cell_that_is_run_again_is_a_run_of_its_own(
