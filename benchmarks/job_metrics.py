@@ -1,9 +1,9 @@
-"""What a scrape of /metrics/jobs costs: CPU of the server's process.
+"""What a scrape of /metrics/jobs costs, and what the metrics add to a report: CPU of the server's process.
 
     python -m benchmarks.job_metrics [--jobs 10000]
 
-The rendering alone, in this process, after none, a tenth, a quarter and all of the jobs have reported. Then
-the real server, through TLS, while nothing changes between two scrapes.
+The rendering alone, in this process, after none, a tenth and all of the jobs have reported. Then the real
+server: pushes to it and to one without these metrics, in turns, and scrapes through TLS after these.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import http.client
+import ssl
 import statistics
 import sys
 import time
@@ -24,25 +26,60 @@ from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.models.condition_types import CONDITION_TYPES
+from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 
-from .processes import cpu_s
-from .scene import fetch, scene
+from .processes import cpu_s, free_port
+from .push import push_all
+from .scene import Scene, serving, started, until_ready
 
 SCRAPES = 5
-SHARES = (0.0, 0.1, 0.25, 1.0)  # of the jobs that report between two scrapes
+SHARES = (0.0, 0.1, 1.0)  # of the jobs that report between two scrapes
 PATH = "/metrics/jobs"
+NEW_TOKENS, NEW_TOKENS_S = 1000, 10.0  # of one address: 100 a second are reviewed
 
 
 async def _through_tls(jobs: int) -> None:
-    used, size = [], 0
-    async with scene(jobs, of_server=("--job-metrics", "50000")) as at:
-        await fetch(at.ours, at.ca_file, PATH)
+    of_server = ("--sources=push", "--job-metrics=50000")
+    pushes: tuple[list[float], list[float]] = [], []
+    scrapes: dict[float, list[float]] = {share: [] for share in SHARES}
+    async with (
+        started(jobs, of_server=of_server) as at,
+        serving(at.directory, at.tls, at.directory / "kubeconfig", free_port(), of_server[0]) as bare,
+    ):
+        for server in (at.ours, bare):
+            await until_ready(server, at.ca_file)
+        for first in range(0, jobs, NEW_TOKENS):
+            for server in (at.ours, bare):
+                push_all(server, ca=at.ca_file, jobs=NEW_TOKENS, pushes=1, first_job=first)
+            await asyncio.sleep(NEW_TOKENS_S)
+        _get(at)
         for _ in range(SCRAPES):
-            before = cpu_s(at.ours.pid)
-            size = len(await fetch(at.ours, at.ca_file, PATH))
-            used.append(cpu_s(at.ours.pid) - before)
-    _print("TLS", f"{jobs} jobs, nothing changed", used, size)
+            for server, used in zip((at.ours, bare), pushes, strict=True):
+                used.append(push_all(server, ca=at.ca_file, jobs=jobs, pushes=1))
+            for share, taken in sorted(scrapes.items(), reverse=True):
+                if 0 < share < 1:
+                    push_all(at.ours, ca=at.ca_file, jobs=int(share * jobs), pushes=1)
+                before = cpu_s(at.ours.pid)
+                size = _get(at)
+                taken.append(cpu_s(at.ours.pid) - before)
+    for name, used in zip(("with", "without"), pushes, strict=True):
+        print(f"{'PUSH':<12} {name} metrics of jobs: {statistics.median(used):.0f} us CPU a push", flush=True)
+    for share, taken in scrapes.items():
+        _print("TLS", f"{jobs} jobs, {100 * share:.0f} % have reported", taken, size)
+
+
+def _get(at: Scene) -> int:
+    """Bytes of one scrape."""
+    context = ssl.create_default_context(cafile=at.ca_file)
+    connection = http.client.HTTPSConnection("localhost", at.ours.port, context=context)
+    connection.request("GET", PATH, headers=dict(at.by_token))
+    answer = connection.getresponse()
+    size = len(answer.read())
+    connection.close()
+    if answer.status != 200:
+        raise RuntimeError(f"GET {PATH}: {answer.status}")
+    return size
 
 
 async def _rendering(jobs: int) -> None:
@@ -54,22 +91,28 @@ async def _rendering(jobs: int) -> None:
             metrics=frozenset(("loss",)),
             kinds=lambda: {"trainjobs": "TrainJob"},
             is_owner=lambda: True,
-        )
+        ),
+        JobLog(store),
     )
     made = [_job(number) for number in range(jobs)]
     step = 0
     for job in made:
         store.put(_document(job, step))
     gc.freeze()
+    gc.set_threshold(1_000, 10, 10_000)  # as in the server
     await _scrape(metrics)
     for share in SHARES:
-        used, size = [], 0
+        used, size, changes = [], 0, [0.0]
         for _ in range(SCRAPES):
             step += 1
             for job in made[: int(share * jobs)]:
                 store.put(_document(job, step))
+                before = time.process_time()
+                metrics.changed(job.ref, ())
+                changes.append(time.process_time() - before)
             took, size = await _scrape(metrics)
             used.append(took)
+        print(f"{'CHANGE':<12} {1e6 * statistics.median(changes):.1f} us CPU", flush=True)
         _print("RENDERING", f"{jobs} jobs, {100 * share:.0f} % have reported", used, size)
 
 

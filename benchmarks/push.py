@@ -67,7 +67,9 @@ def message(number: int, at: datetime, path: str = PATH) -> bytes:
     return head.encode() + body
 
 
-def push_all(server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PATH) -> float:
+def push_all(
+    server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PATH, first_job: int = 0
+) -> float:
     """Microseconds of the server's CPU for one of `pushes` of each job. Raises when one is not answered 200.
 
     Sends on all connections before it reads from any: a client that slept for each answer would have the
@@ -78,7 +80,7 @@ def push_all(server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PA
     for _ in range(CONNECTIONS):
         raw = socket.create_connection(("127.0.0.1", server.port), timeout=30)
         sockets.append(context.wrap_socket(raw, server_hostname="localhost"))
-    numbers = [number for _ in range(pushes) for number in range(jobs)]
+    numbers = [number for _ in range(pushes) for number in range(first_job, first_job + jobs)]
     cpu = cpu_s(server.pid)
     for first in range(0, len(numbers), CONNECTIONS):
         batch = [

@@ -280,7 +280,7 @@ def assemble(
             if role.others is not None
             else None,
             page=read_page(),
-            job_metrics=JobMetrics(job_metrics) if settings.job_metrics else None,
+            job_metrics=JobMetrics(job_metrics, jobs) if settings.job_metrics else None,
             histories=HistorySource(find=find_history, now=_now),
             is_synced=jobs.is_listed,
             is_absent=lambda resource: is_absent(presence, resource, table.now),

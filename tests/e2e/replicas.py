@@ -53,8 +53,15 @@ class Replicas:
         return found
 
     def stop_oldest(self) -> None:
-        oldest = self._running.pop(0)
-        assert oldest.stop() == 0, oldest.log_text()[-2000:]
+        self._stop(self._running[0])
+
+    def stop_at(self, address: str) -> None:
+        """The one with this host and port."""
+        self._stop(next(each for each in self._running if each.url.endswith(f"//{address}")))
+
+    def _stop(self, replica: VisibilityServer) -> None:
+        self._running.remove(replica)
+        assert replica.stop() == 0, replica.log_text()[-2000:]
 
     def stop(self) -> None:
         while self._running:

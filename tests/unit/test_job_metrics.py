@@ -19,12 +19,14 @@ from tests.unit.test_workloads_inspection import Cluster, replica
 from tests.unit.virtual_time import in_virtual_time
 from tests.workload_objects import TORCH, all_pods
 from visibility_api.errors.status import Forbidden
+from visibility_api.job_metrics import exposition
 from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
 from visibility_api.job_metrics.families import FAMILIES, JOB_LABELS, LEFT_OUT
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.jobs.summary import Condition, JobProgress
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError
+from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads import job_pods as module
 from visibility_api.workloads.job_pods import JobPods, Pods
@@ -64,6 +66,7 @@ class Scene:
 
     def __init__(self, *documents: JobProgress, most: int = 100) -> None:
         self.store = MemoryStore(base_revision=1)
+        self.log = JobLog(self.store)
         self.is_owner = True
         self.pods: Pods = ()
         for each in documents:
@@ -76,8 +79,14 @@ class Scene:
                 kinds=lambda: {"trainjobs": "TrainJob", "jobs": "Job"},
                 is_owner=lambda: self.is_owner,
                 pods=lambda _job: self.pods,
-            )
+            ),
+            self.log,
         )
+
+    def report(self, document: JobProgress) -> None:
+        """As the owner of the log does it."""
+        self.store.put(document)
+        self.log.set_state(document.job.ref, None, None)
 
     def scrape(self) -> str:
         async def read() -> bytes:
@@ -161,6 +170,32 @@ def as_first_scraped(scene: Scene) -> dict[Any, float]:
     kept = {"Queued": 60.0, "Productive": 900.0}
     name = "trainjob_time_seconds_total"
     return other.samples() | {(name, (("activity", each), *OF_HELD)): some for each, some in kept.items()}
+
+
+def test_what_a_report_changes_is_rendered_at_once_so_that_a_scrape_only_joins_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, render = Scene(full()), exposition._lines
+    scene.scrape()
+    changed = replace(full(), step=421, attempts=4, metrics=(("loss", "1.0"),), goodput=spent({"Stalled": 5}))
+    scene.report(changed)
+    monkeypatch.setattr(exposition, "_lines", None)  # nothing is left to do
+    assert "} 421\n" in scene.scrape()
+    scene.report(replace(changed, attempts=5))  # which breaks no report
+    monkeypatch.setattr(exposition, "_lines", render)
+    assert scene.of("trainjob_attempts_total") == {"": 5}
+    assert scene.samples() == as_first_scraped(scene)
+    scene.report(full())
+    assert scene.of("trainjob_step") == {"": 420}
+
+
+def test_a_counter_of_time_keeps_what_was_scraped_and_not_what_it_was_between_two_scrapes() -> None:
+    scene = Scene(full())
+    scene.scrape()
+    for sums in ({"Productive": 1000.0}, {"Productive": 950.0, "Stalled": 50.0}):
+        scene.report(replace(full(), goodput=spent(sums)))
+    expected = {"Queued": 60, "Productive": 950, "Stalled": 50}
+    assert scene.of("trainjob_time_seconds_total") == expected
 
 
 def test_a_counter_of_time_never_shrinks_when_what_a_job_did_is_found_to_be_another_activity() -> None:

@@ -1,7 +1,7 @@
 """The metrics of all jobs as text, on the replica that owns them.
 
-A scrape renders what has changed since the last one, so a push costs nothing more. The lines of a job are
-kept between scrapes; other requests are served during one.
+The lines of a job are kept, and rendered again when it changes: a scrape joins them. Other requests are
+served during one.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 
 from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store import Entry
+from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 
 from .families import FAMILIES, LEFT_OUT, Family, Pods, Shown, quote
@@ -55,6 +58,7 @@ class _Kept:
 
     job: Shown
     labels: str
+    scraped: Mapping[int, float] = field(default_factory=dict)  # seconds that the last scrape had
     of_cluster: Sequence[str] = ()
     of_account: Sequence[str] = ()
     of_metrics: Sequence[str] = ()
@@ -62,11 +66,12 @@ class _Kept:
 
 
 class JobMetrics:
-    """Of one replica."""
+    """Of one replica. As a home of the log it is told which jobs change."""
 
-    def __init__(self, source: JobMetricsSource) -> None:
+    def __init__(self, source: JobMetricsSource, log: JobLog) -> None:
         self._source = source
         self._kept: dict[JobRef, _Kept] = {}
+        log.add_home(self)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The text. It is empty on a replica that does not own the jobs."""
@@ -79,10 +84,17 @@ class JobMetrics:
         shown: dict[JobRef, _Kept] = {}
         for place, entry in enumerate(chosen, start=1):
             ref = entry.document.job.ref
-            shown[ref] = self._render(ref, entry.document, kinds[ref.resource])
+            pods = source.pods(entry.document.job)
+            kept = self._kept.get(ref)
+            if kept is None:
+                kept = _begin(Shown(entry.document, pods, {}, source.metrics), kinds[ref.resource])
+            _update(kept, entry.document, pods)
+            shown[ref] = kept
             if place % AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._kept = shown
+        for kept in shown.values():
+            kept.scraped = kept.job.seconds
         columns = zip(*[each.lines for each in shown.values()], strict=True)
         for family, column in zip(_ORDER, columns, strict=False):
             yield _describe(family)
@@ -93,28 +105,37 @@ class JobMetrics:
         for namespace, number in left_out.items():
             yield f"{LEFT_OUT.name}{{namespace={quote(namespace)}}} {number}\n".encode()
 
-    def _render(self, ref: JobRef, document: JobProgress, kind: str) -> _Kept:
-        kept, pods = self._kept.get(ref), self._source.pods(document.job)
-        if kept is None:
-            kept = _begin(Shown(document, pods, {}, self._source.metrics), kind)
-        elif kept.job.document is document and kept.job.pods == pods:
-            return kept
-        job, labels, is_new = kept.job, kept.labels, not kept.lines
-        before, had_pods, job.document, job.pods = job.document, job.pods, document, pods
-        if is_new or before.goodput != document.goodput:
-            job.seconds = grow(job.seconds, document)
-            kept.of_account = [_lines(each, labels, job) for each in _ACCOUNT]
-        if is_new or had_pods != pods or not _is_same(before, document):
-            kept.of_cluster = [_lines(each, labels, job) for each in _CLUSTER]
-        if is_new or before.metrics != document.metrics:
-            kept.of_metrics = [_lines(each, labels, job) for each in _METRICS]
-        values = _encode([read(document) for read in _VALUES])[1:-1].decode().split(",")
-        of_report = [
-            "" if value == "null" else f"{name}{labels}}} {value}\n"
-            for name, value in zip(_NAMES, values, strict=True)
-        ]
-        kept.lines = (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *of_report)
-        return kept
+    def changed(self, ref: JobRef, _points: Sequence[Addition]) -> None:
+        """Render its lines anew, if the last scrape had them: then the next one need not."""
+        kept, entry = self._kept.get(ref), self._source.store.get(ref.resource, ref.namespace, ref.name)
+        if kept is not None and entry is not None:
+            with suppress(Exception):  # the next scrape meets it again, and says so
+                _update(kept, entry.document, kept.job.pods)
+
+    def gone(self, ref: JobRef) -> None:
+        self._kept.pop(ref, None)
+
+
+def _update(kept: _Kept, document: JobProgress, pods: Pods) -> None:
+    """Render what has changed of a job, or all that is not rendered yet."""
+    job, labels, is_new = kept.job, kept.labels, not kept.lines
+    before, had_pods = job.document, job.pods
+    if before is document and had_pods == pods and not is_new:
+        return
+    job.document, job.pods, kept.lines = document, pods, ()
+    if is_new or before.goodput != document.goodput:
+        job.seconds = grow(kept.scraped, document)
+        kept.of_account = [_lines(each, labels, job) for each in _ACCOUNT]
+    if is_new or had_pods != pods or not _is_same(before, document):
+        kept.of_cluster = [_lines(each, labels, job) for each in _CLUSTER]
+    if is_new or before.metrics != document.metrics:
+        kept.of_metrics = [_lines(each, labels, job) for each in _METRICS]
+    values = _encode([read(document) for read in _VALUES])[1:-1].decode().split(",")
+    of_report = [
+        "" if value == "null" else f"{name}{labels}}} {value}\n"
+        for name, value in zip(_NAMES, values, strict=True)
+    ]
+    kept.lines = (*kept.of_cluster, *kept.of_account, *kept.of_metrics, *of_report)
 
 
 def _begin(job: Shown, kind: str) -> _Kept:
