@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_client_requests import HISTORY, RECORD
+from trainjob_client import JobRecord, JobRecords
+
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
@@ -75,3 +78,15 @@ def test_the_display_follows_the_job_until_it_ends(server: str, tmp_path: Path) 
     assert "Succeeded" in shown.data["text/html"]
     assert "<svg" in shown.data["text/html"]
     assert "Succeeded" in last.outputs[0].data["text/html"]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_history_and_records_become_a_data_frame_of_either_library(library: str) -> None:
+    pytest.importorskip(library)
+    frame = getattr(HISTORY, f"to_{library}")()
+    assert list(frame.columns) == ["time", "attempt", "step", "metric", "value"]
+    assert list(frame["metric"]) == ["loss", "lr", "loss", "epoch"]
+    steps = ["1", "None", "2", "None"] if library == "polars" else ["1", "<NA>", "2", "<NA>"]  # no floats
+    assert [str(each) for each in frame["step"]] == steps
+    records = JobRecords([JobRecord.model_validate(RECORD)])
+    assert list(getattr(records, f"to_{library}")()["metric.loss"]) == [0.25]

@@ -27,8 +27,6 @@ from trainjob_client import (
     Job,
     JobEndedError,
     JobHistory,
-    JobRecord,
-    JobRecords,
     NotFoundError,
     UnreachableError,
 )
@@ -468,19 +466,6 @@ def test_a_history_has_a_row_for_each_point() -> None:
     assert HISTORY.metric("loss")[0] == [1.0, 2.0]
     assert HISTORY.metric("lr") == ([1.5], [0.1])
     assert HISTORY.metrics == ["loss", "lr"]
-
-
-def test_a_history_becomes_a_data_frame_of_either_library() -> None:
-    pytest.importorskip("pandas")
-    pytest.importorskip("polars")
-    for frame in (HISTORY.to_pandas(), HISTORY.to_polars()):
-        assert list(frame.columns) == ["time", "attempt", "step", "metric", "value"]
-        assert list(frame["metric"]) == ["loss", "lr", "loss", "epoch"]
-    assert str(HISTORY.to_pandas().dtypes["step"]) == "Int64"
-    assert HISTORY.to_polars()["step"].to_list() == [1, None, 2, None]
-    records = JobRecords([JobRecord.model_validate(RECORD)])
-    for frame in (records.to_pandas(), records.to_polars()):
-        assert list(frame["metric.loss"]) == [0.25]
 
 
 def test_what_a_run_says_is_escaped_in_a_notebook() -> None:
