@@ -26,6 +26,7 @@ from tests.service.tls_server import (
 from visibility_api.auth.authenticator import OWN_CERTIFICATE
 from visibility_api.auth.errors import TrustUnusable
 from visibility_api.serving.connection import (
+    MAX_BODY_PIECES,
     MAX_HEAD_BYTES,
     MAX_HEADERS,
     MAX_PATH_BYTES,
@@ -317,6 +318,20 @@ async def test_requests_sent_far_ahead_are_answered_up_to_a_bound(
         answers = await client.answers(1 + MAX_PIPELINED)
         assert [answer["closes"] for answer in answers] == [False] * MAX_PIPELINED + [True]
         assert await client.is_closed_by_server()
+
+
+@pytest.mark.parametrize(("chunks", "is_read"), [(MAX_BODY_PIECES, True), (MAX_BODY_PIECES + 1, False)])
+async def test_a_body_in_very_many_chunks_is_not_taken_apart(
+    server: RunningServer, chunks: int, is_read: bool
+) -> None:
+    """64 KiB in chunks of one byte cost thirteen times what they cost in one piece."""
+    async with server.connect() as client:
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.writer.write(head + b"1\r\na\r\n" * chunks + b"0\r\n\r\n")
+        status = await client.reader.readline()
+        assert (status.split()[1] == b"200") is is_read
+        if not is_read:
+            await client.reader.read()  # the server closes
 
 
 async def test_a_body_of_a_client_that_is_not_known_is_read_in_pieces(server: RunningServer) -> None:
