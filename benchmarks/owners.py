@@ -28,13 +28,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import uvloop
 
 from tests.e2e.processes import free_port
-from visibility_api.replication.partitions import PARTITIONS
+from visibility_api.replication.partitions import PARTITIONS, partition_of
 
 from . import kubernetes
 from .processes import Server, cpu_s, process, resident_mib
@@ -336,10 +336,15 @@ async def _lost(replica: Replica, ca: Path, pods: Pods) -> int:
         .get("current", 0)
         for item in json.loads(await fetch(replica.server, ca, ALL))["items"]
     }
-    return sum(
-        shown.get((kubernetes.namespace(number), kubernetes.job_name(number)), 0) < step
-        for number, step in enumerate(pods.acknowledged)
-    )
+    lost = 0
+    for number, step in enumerate(pods.acknowledged):
+        found = shown.get((kubernetes.namespace(number), kubernetes.job_name(number)), 0)
+        if found < step:
+            lost += 1
+            partition = partition_of("trainjobs", kubernetes.namespace(number), kubernetes.job_name(number))
+            at = (BEGAN + timedelta(seconds=step / STEPS_PER_S)).time()
+            print(f"job {number} of partition {partition}: step {found}, not {step} of {at}", flush=True)
+    return lost
 
 
 def owned(at: Owners, away: Sequence[tuple[Path, float, float]]) -> tuple[list[str], float]:

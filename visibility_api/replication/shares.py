@@ -214,7 +214,10 @@ class Shares:
         member.is_leaving = report.is_leaving
         if report.number > member.number:
             member.number = report.number
-            self._take(name, report.frames)
+            if not self._take(name, report.frames):
+                self._free(self._held_by(name))
+                del self._members[name]
+                return self._answer(epoch, None, name)  # pods are told 503
             member.position = self._written.position
             self._free(set(self._held_by(name)) - set(report.held))
         if report.frames and await self._written.stored(member.position, STORED_S):
@@ -246,20 +249,22 @@ class Shares:
             owners=bytes(places.get(holder or "", NOBODY) for holder in self._holders),
         )
 
-    def _take(self, name: str, compressed: bytes) -> None:
-        """What a member has found out; of partitions that it does not hold nothing counts."""
-        term = self._term
+    def _take(self, name: str, compressed: bytes) -> bool:
+        """What a member has found out. False if some of it does not count: of a partition that it does not
+        hold."""
+        term, is_right = self._term, True
         if not compressed or term is None:
-            return
+            return True
         try:
             frames = list(FrameReader().feed(isal_zlib.decompress(compressed)))
         except (BadFrame, isal_zlib.error) as error:  # type: ignore[misc]  # typed as an instance
             log.error("report of a member cannot be read", member=name, reason=str(error))
-            return
+            return False
         for frame in frames:
             ref = frame.document.job.ref if isinstance(frame, Changed) else getattr(frame, "ref", None)
             if ref is None or self._holders[partition_of_job(ref)] != name:
                 log.error("report of a member refused: it does not own the job", member=name, job=str(ref))
+                is_right = False
                 continue
             match frame:
                 case Changed():
@@ -270,3 +275,4 @@ class Shares:
                 case Gone():
                     term.gone(frame.ref)
                     self._log.delete(frame.ref)
+        return is_right
