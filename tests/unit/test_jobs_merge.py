@@ -181,6 +181,21 @@ def push(bench: Bench, report: Progress, *, is_other_rank: bool = False) -> None
     bench.observe(report, source="push", is_other_rank=is_other_rank)
 
 
+def test_a_push_that_comes_after_the_next_one_changes_nothing(bench: Bench) -> None:
+    """Seen: a replica had passed it on for some seconds, while its owner died."""
+    bench.observe(Progress(timestamp=at(6), step=6), source="push")
+    bench.observe(Progress(timestamp=at(5), step=5), source="push")
+    assert bench.last.step == 6
+    bench.observe(Progress(timestamp=at(5), step=5, state="completed", message="done"), source="push")
+    assert bench.last.message == "done"
+
+
+def test_a_clock_that_is_set_back_does_not_silence_pushes(bench: Bench) -> None:
+    bench.observe(Progress(timestamp=at(3600), step=5), source="push")
+    bench.observe(Progress(timestamp=at(6), step=6), source="push")
+    assert bench.last.step == 6
+
+
 def test_another_rank_reports_until_rank_0_does(bench: Bench) -> None:
     push(bench, Progress(timestamp=bench.now, step=5), is_other_rank=True)
     assert (bench.last.step, bench.observation.source) == (5, "push")  # type: ignore[union-attr]

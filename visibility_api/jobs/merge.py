@@ -28,7 +28,7 @@ from .watched import NOTHING_WATCHED
 
 Points = Sequence[Point]
 
-FILE, TERMINATION, STATUS, LOGS = "exec", "termination", "status", "logs"
+FILE, TERMINATION, STATUS, LOGS, PUSH = "exec", "termination", "status", "logs", "push"
 OTHER_RANK = "another rank"  # a reporter, beside the sources
 EARLIER_ATTEMPT = "earlier"
 NO_PROGRESS_IN_LOG = "NoProgressInLog"  # of reports/log_tail.py
@@ -39,6 +39,9 @@ ACCELERATORS_STAND = timedelta(minutes=12)  # two rounds in which ranks' files a
 IDLE_PERCENT = 5.0  # below which an accelerator does nothing
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
+# A push that a replica passes on may be tried for some seconds, and come after the next one. One that is
+# older by more was written by a clock that has been set back since.
+PASSED_ON_WITHIN = timedelta(seconds=10)
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
 # A log is read by guess: it does not contradict a position that another source reported so short a while ago.
 POSITION_STANDS = timedelta(minutes=5)
@@ -116,7 +119,8 @@ def take(
         record.reports, record.clock, record.pace, record.positioned_at = {}, UNKNOWN_CLOCK, Pace(), None
         record.watched = NOTHING_WATCHED
         record.accelerators_of_all = None
-    if record.reports.get(reporter) == report:
+    newest = record.reports.get(reporter)
+    if newest == report or (reporter == PUSH and _is_overtaken(report, newest)):
         return False
     read = report
     if source == LOGS and held is not None and _is_recent(record.positioned_at, now):
@@ -157,6 +161,13 @@ def take(
     record.report, record.attempt = report, attempt
     record.source, record.reporter = source, reporter
     return True
+
+
+def _is_overtaken(report: Progress, newest: Progress | None) -> bool:
+    """Whether the same process wrote `newest` after it. What it says of its end counts all the same."""
+    if newest is None or newest.timestamp is None or report.timestamp is None or report.is_final:
+        return False
+    return report.timestamp < newest.timestamp <= report.timestamp + PASSED_ON_WITHIN
 
 
 def _keep_checkpoint(record: Record, marks: Marks, *, is_next: bool) -> None:
