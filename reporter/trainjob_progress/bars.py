@@ -29,6 +29,10 @@ _ACTIVITY = lazily(
     r"|optimi[sz]|distill|adapt)[a-z]{3,24}ing(?![a-z-])",
     re.IGNORECASE,
 )
+# Before that it says nothing: `Training embedding model`.
+_BEGINS = lazily(
+    r"(?<![a-z])(?:training(?! (?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])", re.IGNORECASE
+)
 _SIDE_BAR = lazily(
     rf"(?<![a-z])(?:{_EVALUATION}|map|downloads?|(?:pre)?loads?|filters?|tokens?|tokeniz(?:e|er|ation)|generation"
     r"|fetch|shards?|extract(?:ion)?|save|caches?|datasets?|prepar(?:e|ation)|pre-?process|parse|reads?|index(?:es)?"
@@ -57,7 +61,8 @@ def _is_aside(description: str) -> bool:
     """Whether a bar says that it is not the training's. What it shows of a measurement does not say so."""
     said = _MEASURED.sub("", description)
     names_epoch = _EPOCH.search(said) is not None
-    if not names_epoch and _ACTIVITY.search(said):
+    activity = None if names_epoch else _ACTIVITY.search(said)
+    if activity is not None and _BEGINS.search(said, 0, activity.start()) is None:
         return True
     words = _EVALUATION_BAR if names_epoch else _SIDE_BAR
     return words.search(said) is not None and _TRAINING.search(said) is None

@@ -109,11 +109,8 @@ class LineReader:
         self._known = FormReader()
         self._pairs = PairReader(self._counted)
         self._said_step: Optional[int] = None  # by a line that is no bar
-        self._at: tuple[Optional[float], Optional[float]] = (
-            None,
-            None,
-        )  # by such a line, before any bar said it
-        self._moves = 0  # how often that has changed
+        self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
+        self._moves = 0  # how often one was new or larger: what says where a run goes on is said again
         self._is_bar = False  # the line that was read last
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
@@ -139,10 +136,10 @@ class LineReader:
     def _follow(self, fields: Fields) -> None:
         """A line, and no bar yet, has said where the run is. Half an epoch needs a bar for the rest: of
         Transformers, which draws one beside these lines, on the other stream."""
-        step, epoch = fields.get("step"), fields.get("epoch")
-        if step is not None or isinstance(epoch, int):
-            at, self._at = self._at, (step, epoch)
-            self._moves += at != self._at
+        said = {field: fields[field] for field in POSITION if type(fields.get(field)) in (int, float)}
+        if "step" in said or isinstance(said.get("epoch"), int):
+            self._moves += any(self._at.get(field, -1) < said[field] for field in said)
+            self._at = {**self._at, **said}
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:
         if len(line) > MAX_LINE:

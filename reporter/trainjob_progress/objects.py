@@ -14,6 +14,11 @@ from .patterns import lazily
 Fields = dict[str, Any]
 
 POSITION = {"step", "epoch"}
+# Names of what says which part of a training it is: `{"experiment": "test"}` says nothing of it.
+_PARTS = {
+    "data_split", "dataset", "event", "fold", "kind", "loop", "message", "mode", "msg", "part", "partition",
+    "phase", "section", "set", "split", "stage", "subset", "tag", "type",
+}  # fmt: skip
 _EVALUATIONS = {"dev", "eval", "evaluation", "test", "val", "valid", "validation"}
 OF_RUN = {"global_step", "num_updates"}  # a step that says whose it is: another one is of something else
 _ITEM = lazily(  # of a Python dictionary, as its repr has it
@@ -69,13 +74,14 @@ def read_object(text: str) -> Optional[Fields]:
     }
     if is_another_ranks(metrics):
         return {}
-    if (aside := next(filter(_is_evaluation, values.values()), None)) is not None:
+    said = (value for name, value in values.items() if name.lower() in _PARTS)
+    if (aside := next(filter(_is_evaluation, said), None)) is not None:
         return {"metrics": _name_aside(metrics, aside)} if speaks_of_progress({"metrics": metrics}) else None
     if are_settings(values, "batch"):
         return {}
-    said = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
-    has_text = any(isinstance(values[name], str) for name in said.get("metrics", ()))  # Katib's, HF's of v5
-    return said if said and (has_text or speaks_of_progress(said)) else None
+    fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
+    has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
+    return fields if fields and (has_text or speaks_of_progress(fields)) else None
 
 
 def _read_status(status: dict[str, Any]) -> Fields:

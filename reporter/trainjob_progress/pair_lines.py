@@ -40,8 +40,10 @@ _PART_BESIDE = lazily(
 _OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
 # Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
+# Not `env=dev`.
 _LABEL = lazily(
-    r"(?<![\w.-])(?:(eval(?:uation)?|val|valid(?:ation)?|test|dev)|train(?:ing)?)(?![\w.-])", re.IGNORECASE
+    r"(?<![\w.-])(?:(eval(?:uation)?|val|valid(?:ation)?|test|(?<!=)dev)|train(?:ing)?)(?![\w.-])",
+    re.IGNORECASE,
 )
 _LETTER = lazily(r"[^\W\d]")
 # Before a position: of an evaluation, or of an earlier moment.
@@ -108,7 +110,9 @@ class PairReader:
     def follow(self, fields: Fields) -> None:
         """Another line has said where the run stands."""
         for field in POSITION.intersection(fields):
-            self._last[field] = fields[field] or 0
+            value = 0 if fields[field] is None else fields[field]
+            if type(value) in (int, float):  # a document in a line may have anything
+                self._last[field] = value
 
     def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no
@@ -237,7 +241,9 @@ def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:
 
 def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
     """Measurements of an evaluation, by names that say so: `Test: loss: 0.4 acc: 0.9`."""
-    start = pairs[0].start if pairs else 0
+    if not pairs:
+        return pairs
+    start = pairs[0].start
     aside = _ASIDE.search(text, 0, start) or _ASIDE.match(text, start)
     if aside is None:
         return pairs

@@ -79,6 +79,7 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
         "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
         "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
         "DPO", "Deep learning with adamw", "ring", "string-kernel", "King", "Distilling",
+        "Training embedding model", "Training (evaluating every 10)",
     ],
 )  # fmt: skip
 def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:
@@ -218,6 +219,12 @@ def test_the_bar_of_a_training_may_come_after_a_line_of_its_first_evaluation() -
         "step": 10,
         "total_steps": 1000,
     }
+
+
+@pytest.mark.parametrize("begun", ["Resuming from epoch 3, step 1200", "resume: step=1200 epoch=2"])
+def test_the_bar_of_a_training_may_come_after_a_line_that_says_where_it_goes_on(begun: str) -> None:
+    bar = "  1%|          | 10/1000 [00:10<10:10,  5.00it/s]"
+    assert read(begun, "Epoch 3/10", bar) == {"step": 10, "total_steps": 1000}
 
 
 def test_half_epochs_in_lines_may_come_before_their_bar() -> None:

@@ -302,6 +302,18 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             '{"split": "test", "loss": 0.5, "test_acc": 0.75}',
             {"metrics": {"test_loss": 0.5, "test_acc": 0.75}},
         ),
+        # Where and by what name it runs is no part of it.
+        *(
+            (f'{{"{label}": "{value}", "step": 5, "loss": 0.5}}', {"step": 5, "metrics": {"loss": 0.5}})
+            for label, value in (
+                ("env", "dev"),
+                ("environment", "test"),
+                ("experiment", "test"),
+                ("run", "eval"),
+            )
+        ),
+        ("level=info env=dev step=5 loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
+        ("step=5 env=dev loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         (
             "Validation: 20/20, loss 0.5, acc 0.75",
             {"metrics": {"Validation_loss": 0.5, "Validation_acc": 0.75}},
@@ -571,6 +583,15 @@ def test_a_position_alone_in_a_line_may_be_a_setting_until_a_later_one_is_larger
     assert read(form.format(100), form.format(100)) is None
 
 
+@pytest.mark.parametrize("wrong", ['"abc"', "[1]", "{}", "true"])
+def test_a_position_that_is_none_keeps_no_later_one_from_being_read(wrong: str) -> None:
+    assert read(f'{{"schemaVersion": 1, "step": {wrong}}}', "step: 5", "step: 6") == {"step": 6}
+    for later in (5, 6):
+        assert (
+            read(f'{{"schemaVersion": 1, "step": {wrong}}}', f"step: {later}") is None
+        )  # as if it was the first
+
+
 def test_steps_that_go_on_over_epochs_are_the_runs() -> None:
     """Seen: epoch 9.0 after 1000 of 1000 steps of PaddleSeg, and no step."""
     lines = [f"epoch: {1 + at // 500}, iter: {at}/1000, loss: 0.5" for at in (250, 600, 1000)]
@@ -634,6 +655,7 @@ def test_what_a_logging_library_puts_before_a_message_is_no_metric(prefix: str) 
         "157/157 tests passed",
         "seed 42",
         "world_size: 8, workers=4",
+        "Evaluating train.py:48",
         '{"level": "info", "ts": 1763720000.25, "caller": "main.go:7", "pid": 7, "msg": "started"}',
         '{"is_ready": true}',
         "x" * 100_000,
