@@ -183,7 +183,7 @@ def assemble(
                 holder=lambda: in_nats.owner,
                 own=lambda: Address(client.own_host, port),
                 sequence=lambda: in_nats.followed,
-                may_work=lambda: rights.missing is None,
+                may_work=lambda: rights.is_known and rights.missing is None,
             ),
         )
 
@@ -488,7 +488,7 @@ def _job_metrics(
 
 
 def _set_metrics(metrics: Metrics, jobs: JobLog, role: Role[OwnersTerm], table: KindTable) -> None:
-    """Gauges of what an owner does are 0 on the others."""
+    """Gauges of what a replica does with jobs are 0 on those that have none."""
     metrics.jobs.set_function(lambda: sum(jobs.store.count(each.plural) for each in table.now.resources))
     metrics.is_owner.set_function(lambda: role.may_write())
     metrics.probed_jobs.set_function(lambda: len(role.working.prober) if role.working else 0)

@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -175,16 +175,25 @@ class OwnersTerm:
                 self._of_one(ref, partial(self._adopt, document))
         async for job, status in in_slices(self.inventory):
             if partition_of_job(job.ref) in partitions and holds(job.ref):
-                self._of_one(job.ref, partial(self.on_job, job, status))
+                self._of_one(job.ref, partial(self._gain_job, job, status))
+
+    def _gain_job(self, job: TrainingJob, status: Observation | None) -> None:
+        ref = job.ref
+        shown = self.jobs.store.get(ref.resource, ref.namespace, ref.name)
+        if shown is not None and (before := shown.document.job.ref) != ref:
+            self.on_gone(before)  # one of the same name was made while no replica had the jobs
+        self.on_job(job, status)
 
     def lose(self, partitions: Collection[int]) -> None:
         """Keep nothing of the jobs of these partitions."""
         for ref in [ref for ref in self.owner if partition_of_job(ref) in partitions]:
             self._of_one(ref, partial(self.given_up, ref))
 
-    def end_deleted(self) -> None:
-        """Of the jobs that were taken over, end those that do not exist."""
-        self._end_deleted({watch.scope for watch in self.watches if watch.is_awaited})
+    def end_deleted(self, partitions: Collection[int]) -> bool:
+        """Of the jobs of these partitions end those that do not exist; False if some may be left."""
+        unsynced = {watch.scope for watch in self.watches if watch.is_awaited}
+        self._end_deleted(unsynced, [ref for ref in self.owner if partition_of_job(ref) in partitions])
+        return not unsynced
 
     def taken(self, document: JobProgress) -> None:
         """A member has published this."""
@@ -257,7 +266,7 @@ class OwnersTerm:
             jobs.is_complete |= not self.untried  # a right that is missing for one does not block the others
             if unsynced != before:
                 before = unsynced
-                self._end_deleted(unsynced)
+                self._end_deleted(unsynced, list(self.owner))
             if not unsynced:
                 break
             await asyncio.sleep(SYNCED_CHECK_S if jobs.is_complete else SYNC_CHECK_S)
@@ -265,12 +274,13 @@ class OwnersTerm:
         await asyncio.sleep(SETTLED_S)
         jobs.forget_others(self.inventory)
 
-    def _end_deleted(self, unsynced: Collection[str | None]) -> None:
-        """Of jobs in these scopes, None for the whole cluster, it is not known whether they exist."""
+    def _end_deleted(self, unsynced: Collection[str | None], jobs: Iterable[JobRef]) -> None:
+        """`unsynced`: of jobs in these scopes, None for the whole cluster, it is not known whether they
+        exist."""
         if None in unsynced:
             return
-        for ref in [ref for ref in self.owner if ref not in self.inventory]:
-            if ref.namespace not in unsynced:
+        for ref in jobs:
+            if ref not in self.inventory and ref.namespace not in unsynced:
                 self.on_gone(ref)
 
 
@@ -318,14 +328,15 @@ def build_term(
         FailureLogs(
             cluster,
             settings.probe_timeout.total_seconds(),
-            kept_bytes=ARCHIVED_LOG_BYTES if given.archive is not None else 0,
+            # The owner of the log keeps the archive, for all.
+            kept_bytes=ARCHIVED_LOG_BYTES if given.archive is not None and ledger is None else 0,
         )
         if "logs" in sources
         else None
     )
     keeper = (
         _keeper(given.archive, jobs, kinds, metrics, may_write, failure_logs, KubernetesEvents(cluster))
-        if given.archive is not None and ledger is None  # the owner of the log keeps that, for all
+        if given.archive is not None and ledger is None
         else None
     )
 

@@ -119,9 +119,11 @@ class Term:
                 self.log.hand_back(each)
             self.tracker.forget(each)
 
-    def end_deleted(self) -> None:
+    def end_deleted(self, partitions: Collection[int]) -> bool:
         for each in [each for each in self.tracker if each.name not in self.cluster.jobs]:
-            self.tracker.job_gone(each)
+            if partition_of_job(each) in partitions:
+                self.tracker.job_gone(each)
+        return True
 
     def taken(self, _document: object) -> None: ...
 
@@ -272,6 +274,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (member_module, "BEAT_S", 0.1),
         (member_module, "HOLD_S", 2.0),
         (member_module, "DELETED_S", 0.3),
+        (shares_module, "DELETED_S", 0.3),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -322,6 +325,64 @@ async def test_what_a_dead_member_owned_is_taken_over_with_all_that_was_acknowle
             cluster.owners(name) == owners for name, owners in before.items() if owners in ([owner], [other])
         )
         await until(lambda: pods.are_in(owner) and pods.are_in(other))
+
+
+async def test_jobs_that_are_deleted_while_nobody_has_them_end_on_every_replica(nats: NatsServers) -> None:
+    async with three(nats) as (cluster, _, (owner, dead, other)):
+        deleted = {name for name in JOBS if cluster.owners(name) == [dead]}
+        cluster.cut.add(dead.port)
+        del cluster.replicas[dead.port]
+        cluster.jobs -= deleted
+        for each in (owner, other):
+            await until(lambda each=each: not deleted & each.steps().keys())
+
+
+async def test_a_member_works_on_no_job_before_it_has_followed_what_was_written_of_it(
+    nats: NatsServers,
+) -> None:
+    async with three(nats) as (cluster, _, (owner, dead, late)):
+        before = {name for name in JOBS if cluster.owners(name) == [late]}
+        follows, late.member._sequence = late.member._sequence, lambda: 1
+        cluster.cut.add(dead.port)
+        del cluster.replicas[dead.port]
+        own = share_out(frozenset((owner.place.writer, late.place.writer)))
+        its = {name for name in JOBS if own[partition_of_job(ref(name))] == late.place.writer}
+        await until(lambda: {partition_of_job(ref(name)) for name in its} <= late.member._held.keys())
+        assert {name for name in JOBS if late.member.holds(ref(name))} == before != its
+        late.member._sequence = follows
+        await until(lambda: cluster.is_settled(owner, late))
+
+
+async def test_a_member_that_does_not_follow_the_log_leaves_the_jobs_to_others(nats: NatsServers) -> None:
+    async with three(nats) as (cluster, _, (owner, dead, lost)):
+        follows, lost.member._sequence = lost.member._sequence, lambda: 0
+        cluster.cut.add(dead.port)
+        del cluster.replicas[dead.port]
+        await until(lambda: cluster.is_settled(owner))
+        lost.member._sequence = follows
+        await until(lambda: cluster.is_settled(owner, lost))
+
+
+@pytest.mark.parametrize("is_renewed", [True, False])
+async def test_another_term_begins_when_no_member_holds_anything(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch, is_renewed: bool
+) -> None:
+    async with three(nats) as (cluster, lease, (owner, cut, _)), Pods(cluster).running() as pods:
+        await until(lambda: min(pods.acknowledged.values()) > 1)
+        term = owner.role.term
+        cluster.cut.add(cut.port)  # it goes on for a while
+        if is_renewed:
+            owner.role.renew()
+        else:
+
+            async def fails(*_: object) -> bool:
+                return False
+
+            monkeypatch.setattr(owner.streams, "_write", fails)
+        await until(lambda: owner.role.term is not term and lease.holder is not None)
+        assert not cut.member.may_write()
+        cluster.cut.clear()
+        monkeypatch.undo()
 
 
 async def test_a_member_that_stood_still_writes_nothing_more_and_comes_back(nats: NatsServers) -> None:

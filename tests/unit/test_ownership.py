@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from tests.jobs import job_ref
+from tests.jobs import document, job_ref
 from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import BUILT_IN
 from visibility_api.kinds.replicated_jobs import PODS
 from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
+from visibility_api.replication.partitions import partition_of_job
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.elsewhere import Upstreams
@@ -155,3 +157,35 @@ def test_pods_count_as_watched_while_their_watch_is_listed_and_works(scope: str 
     assert are_pods_watched(watches, "one")
     pods.health.down_since = time.monotonic()
     assert not are_pods_watched(watches, "one")
+
+
+def test_jobs_that_were_taken_over_end_in_their_partitions_once_it_is_known_that_they_do_not_exist() -> None:
+    watch = Watched(None)
+    taken = Taken(watch)
+    one = job_ref("a", "one")
+    assert not taken.term.end_deleted({partition_of_job(one)})
+    assert len(taken.jobs) == 4
+    watch.health.synced = True
+    assert taken.term.end_deleted({partition_of_job(one)})
+    assert one not in taken.jobs
+    assert all(partition_of_job(each) != partition_of_job(one) for each in taken.jobs)
+    assert taken.jobs
+
+
+async def test_of_a_job_that_was_made_anew_while_nobody_had_it_the_new_one_is_taken_over() -> None:
+    class Jobs(set[JobRef]):
+        def adopt(self, document: JobProgress) -> None:
+            self.add(document.job.ref)
+
+    taken, jobs = Taken(), Jobs()
+    old, new = document(uid="before"), document(uid="now")
+    taken.log.store.put(old)
+    term = replace(
+        taken.term,
+        owner=cast(Any, jobs),
+        inventory=cast(Any, [(new.job, None)]),
+        on_gone=jobs.discard,
+        on_job=lambda job, _status: jobs.add(job.ref),
+    )
+    await term.gain({partition_of_job(new.job.ref)}, lambda _ref: True)
+    assert jobs == {new.job.ref}

@@ -31,7 +31,7 @@ from .addresses import Address
 from .frames import Advanced, Changed, Gone, encode
 from .partitions import Report, Share, decode_share, encode_message, partition_of_job
 from .peer_client import PeerClient
-from .shares import BEAT_S, HOLD_S
+from .shares import BEAT_S, DELETED_S, HOLD_S
 
 log = structlog.get_logger("visibility.replication")
 
@@ -40,8 +40,6 @@ EXCHANGE_S = 2.5
 GATHER_S = 0.03  # changes that come within this time are one report: it costs a millisecond
 STORED_S = 3.0  # a pod waits 5 s for an answer
 FOLLOW_CHECK_S = 0.02
-# Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
-DELETED_S = 10.0
 LEAVE_S = 3.0
 MAX_SHARE_BYTES = 64 * 1024
 
@@ -64,7 +62,7 @@ class Working(Protocol):
 
     def lose(self, partitions: Collection[int]) -> None: ...
 
-    def end_deleted(self) -> None: ...
+    def end_deleted(self, partitions: Collection[int]) -> bool: ...
 
 
 W = TypeVar("W", bound=Working)
@@ -157,6 +155,7 @@ class Member(Generic[W]):
         self._number = 0
         self._epoch = 0
         self._held: dict[int, object] = {}  # partitions, each with what tells this holding from another
+        self._worked_on: set[int] = set()  # of those: what others have found out of their jobs is here
         self._served: set[int] = set()
         self._holding = object()  # another one after all was given up without being reported
         self._gains: set[asyncio.Task[None]] = set()
@@ -174,7 +173,7 @@ class Member(Generic[W]):
         return bool(self._held) and self._clock() < self._held_until
 
     def holds(self, ref: JobRef) -> bool:
-        return partition_of_job(ref) in self._held
+        return partition_of_job(ref) in self._worked_on
 
     def serves(self, partition: int) -> bool:
         return partition in self._served and self.may_write() and not self._leave.is_set()
@@ -268,9 +267,12 @@ class Member(Generic[W]):
                 continue
             self._unanswered = None
             self._answered(term, group, report, share, sent_at)
-            if report.is_leaving and (self._stored >= self.outbox.position or not share.is_known):
+            if self._left_with(report) and (self._stored >= self.outbox.position or not share.is_known):
                 self._left.set()
                 return
+
+    def _left_with(self, report: Report) -> bool:
+        return self._leave.is_set() and report.is_leaving and not report.held
 
     def _next(self) -> Report:
         frames = self.outbox.take()
@@ -282,7 +284,7 @@ class Member(Generic[W]):
             epoch=self._epoch,
             address=self._own(),
             held=sorted(self._held),
-            is_leaving=self._leave.is_set(),
+            is_leaving=self._leave.is_set() or not self._sequence(),  # it could take nothing over
             frames=isal_zlib.compress(frames, 1) if frames else b"",
         )
 
@@ -336,17 +338,21 @@ class Member(Generic[W]):
             partition = partition_of_job(ref)
             return partition in gained and self._held.get(partition) is gained[partition]
 
+        self._worked_on |= still()
         await term.gain(still(), holds)
         self._served |= still()
         log.info("partitions taken over", partitions=sorted(still()))
-        await asyncio.sleep(DELETED_S)
-        term.end_deleted()
+        while True:
+            await asyncio.sleep(DELETED_S)
+            if not (left := still()) or term.end_deleted(left):
+                return
 
     def _lose(self, partitions: Collection[int]) -> None:
         """What was found out of their jobs is still reported."""
         log.info("partitions given up", partitions=sorted(partitions))
         for each in partitions:
             self._held.pop(each, None)
+        self._worked_on -= set(partitions)
         self._served -= set(partitions)
         if self.term is not None:
             self.outbox.seal()

@@ -299,6 +299,8 @@ class Role(Generic[T]):
                     if shares is not None:
                         tasks.append(group.create_task(shares.keep(), name="shares of the jobs"))
                     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if shares is not None and not leaving.done() and others.lease.is_held:
+                        await shares.revoke()  # the next term holds all from its beginning
                     if keeping.done():
                         await others.lease.release()  # another replica may be able to keep it
                     if leaving.done() and others.lease.is_held:

@@ -30,6 +30,8 @@ log = structlog.get_logger("visibility.replication")
 BEAT_S = 0.5  # between two reports of a member
 HOLD_S = 4.0  # a member holds what it holds for so long after it sent what was answered last
 GONE_S = 6.0  # a member that is silent for so long holds nothing
+# Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
+DELETED_S = 10.0
 STORED_S = 1.0  # until a report is answered that is not stored yet
 
 
@@ -44,8 +46,8 @@ class Sharing(Protocol):
         """Keep nothing of the jobs of these partitions."""
         ...
 
-    def end_deleted(self) -> None:
-        """Of the jobs that were taken over, end those that do not exist."""
+    def end_deleted(self, partitions: Collection[int]) -> bool:
+        """Of the jobs of these partitions end those that do not exist; False if some may be left."""
         ...
 
     def taken(self, document: JobProgress) -> None:
@@ -106,6 +108,7 @@ class Shares:
             0
         ] * PARTITIONS  # position of the log: what its last holder has written is before it
         self._served: set[int] = set()  # by this replica: their jobs are taken over
+        self._check_at: dict[int, float] = {}  # when those that were taken over are looked through
         self._is_ending = False
 
     # --- as a term has it
@@ -114,6 +117,7 @@ class Shares:
         """`epoch`: None while this replica may not write."""
         self._term, self._epoch, self._is_ending = term, epoch, False
         self._members.clear()
+        self._check_at.clear()
         self._holders = [self._own] * PARTITIONS
         self._served = set(range(PARTITIONS))
 
@@ -142,6 +146,7 @@ class Shares:
             self._drop_silent()
             if self._epoch() is not None:
                 await self._settle_own()
+                self._end_deleted()
 
     async def revoke(self) -> None:
         """Until no other replica holds anything. Nothing is given from now on."""
@@ -194,7 +199,19 @@ class Shares:
                 self._holders[each] = self._own
             await term.gain(gained, self.holds)
             self._served |= gained
+            self._check_at |= dict.fromkeys(gained, self._clock() + DELETED_S)
             log.info("partitions taken over", partitions=sorted(gained))
+
+    def _end_deleted(self) -> None:
+        now = self._clock()
+        due = {each for each, at in self._check_at.items() if at <= now}
+        its = {each for each in due if self._holders[each] == self._own}
+        is_done = self._term is None or not its or self._term.end_deleted(its)
+        for each in due:
+            if is_done or each not in its:
+                del self._check_at[each]
+            else:
+                self._check_at[each] = now + DELETED_S
 
     async def heard(self, report: Report) -> Share | None:
         """The answer to a member; None: this replica does not hold the Lease, or the report is an old one."""
