@@ -31,8 +31,9 @@ class Level:
         "_run", "_step", "_total_epochs", "_total_steps", "_without_before",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
-    # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet.
-    _is_left = _is_waiting = False
+    # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet; it may have
+    # passed over all of them until now.
+    _is_left = _is_waiting = _has_just_begun = False
 
     def __init__(self) -> None:
         self._run: Any = None  # the LiveRun that it is a part of
@@ -168,7 +169,7 @@ class Level:
         iteration does; where most iterations have none, it is an evaluation, as any other."""
         key = inner._set_key(place)
         if self._begun_round is None:
-            self._is_long = 0 < (self._total_steps or 0) < (inner._total_steps or 0)
+            self._is_long = self._has_just_begun and 0 < (self._total_steps or 0) < (inner._total_steps or 0)
         is_first = self._note_begin()
         if self._has_evaluations:
             if self._inner_key is not EVALUATION:
@@ -198,7 +199,7 @@ class Level:
     def _has_evaluations(self) -> bool:
         """Whether what ran inside was no round of steps: half of the iterations had none, or more, and it
         came now and then. Epochs come one after the other, though some may be skipped. While one alone has
-        come, it is an epoch if it is longer than the loop around it."""
+        come, it is an epoch if it is longer than the loop around it, and that has just begun."""
         if not self._is_loop or self.stands_for_loop or self._in_a_row >= max(self._gaps, 1):
             return False
         if self._is_long and not self._gaps and self._rounds - (self._begun_round or 0) <= 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from . import termination
 from .around import Around
 from .beginning import begin, retire
@@ -22,13 +24,15 @@ if TYPE_CHECKING:
 else:
     T = None
 
+SKIPPING_S = 1.0  # iterations before the first that trains are skipped in less
+
 
 class Track(Reporter, Over[T]):
     """A loop that counts its own steps, and a reporter for what happens in it."""
 
     __slots__ = (
-        "_accumulate", "_by_hand", "_doubts", "_epochs", "_first", "_home", "_is_in_body", "_is_started",
-        "_items", "_iterable", "_options", "_stand_in", "_total",
+        "_accumulate", "_began_s", "_by_hand", "_doubts", "_epochs", "_first", "_home", "_is_in_body",
+        "_is_started", "_items", "_iterable", "_options", "_stand_in", "_total",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +43,7 @@ class Track(Reporter, Over[T]):
         self._doubts: dict[str, str] = {}  # of arguments: what is said once it is known to whom
         self._epochs = max(self._take_whole("epochs", epochs), 0)
         self._accumulate = self._take_whole("accumulate", accumulate)
+        self._began_s = 0.0
         self._by_hand: Optional[Position] = None  # where a round ended for which no `for` asked
         self._first: Optional[int] = initial_step
         self._home: Optional[Home] = None  # the loop that asks for items
@@ -116,6 +121,7 @@ class Track(Reporter, Over[T]):
             super().__init__()
             self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
         self._is_started = True
+        self._began_s = time.monotonic()
         items = to_count(self._total)
         if items is None and self._total is not None:
             self._doubts["total"] = f"total={show(self._total)} is no number of items: the length is used"
@@ -159,6 +165,10 @@ class Track(Reporter, Over[T]):
     @property
     def _is_waiting(self) -> bool:  # type: ignore[override]
         return self._is_iterating and not self._is_in_body
+
+    @property
+    def _has_just_begun(self) -> bool:  # type: ignore[override]
+        return time.monotonic() - self._began_s < SKIPPING_S
 
     @property
     def _is_left(self) -> bool:  # type: ignore[override]
