@@ -182,7 +182,7 @@ def assemble(
                 lambda member: build_term(given, member.may_write, ledger=member.outbox, holds=member.holds),
                 holder=lambda: in_nats.owner,
                 own=lambda: Address(client.own_host, port),
-                sequence=lambda: in_nats.followed,
+                followed=lambda: in_nats.followed,
                 may_work=lambda: rights.is_known and rights.missing is None,
             ),
         )

@@ -192,6 +192,7 @@ class OwnersTerm:
     def end_deleted(self, partitions: Collection[int]) -> bool:
         """Of the jobs of these partitions end those that do not exist; False if some may be left."""
         unsynced = {watch.scope for watch in self.watches if watch.is_awaited}
+        unsynced.update(scope for watch in self.watches for scope in watch.down_scopes(0.0))
         self._end_deleted(unsynced, [ref for ref in self.owner if partition_of_job(ref) in partitions])
         return not unsynced
 

@@ -147,7 +147,7 @@ class Replica(PlainReplica):
             lambda member: Term(cluster, self.log, member.outbox, member.holds),
             holder=lambda: self.follower.owner,
             own=lambda: Address(self.client.own_host, self.port),
-            sequence=lambda: self.follower.followed,
+            followed=lambda: self.follower.followed,
             clock=self.clock,
         )
 
@@ -342,24 +342,24 @@ async def test_a_member_works_on_no_job_before_it_has_followed_what_was_written_
 ) -> None:
     async with three(nats) as (cluster, _, (owner, dead, late)):
         before = {name for name in JOBS if cluster.owners(name) == [late]}
-        follows, late.member._sequence = late.member._sequence, lambda: 1
+        follows, late.member._followed = late.member._followed, lambda: (1, 1)
         cluster.cut.add(dead.port)
         del cluster.replicas[dead.port]
         own = share_out(frozenset((owner.place.writer, late.place.writer)))
         its = {name for name in JOBS if own[partition_of_job(ref(name))] == late.place.writer}
         await until(lambda: {partition_of_job(ref(name)) for name in its} <= late.member._held.keys())
         assert {name for name in JOBS if late.member.holds(ref(name))} == before != its
-        late.member._sequence = follows
+        late.member._followed = follows
         await until(lambda: cluster.is_settled(owner, late))
 
 
 async def test_a_member_that_does_not_follow_the_log_leaves_the_jobs_to_others(nats: NatsServers) -> None:
     async with three(nats) as (cluster, _, (owner, dead, lost)):
-        follows, lost.member._sequence = lost.member._sequence, lambda: 0
+        follows, lost.member._followed = lost.member._followed, lambda: (0, 0)
         cluster.cut.add(dead.port)
         del cluster.replicas[dead.port]
         await until(lambda: cluster.is_settled(owner))
-        lost.member._sequence = follows
+        lost.member._followed = follows
         await until(lambda: cluster.is_settled(owner, lost))
 
 
@@ -439,3 +439,19 @@ async def test_nothing_that_was_acknowledged_is_lost_with_nats(nats: NatsServers
         await until(lambda: all(pods.acknowledged[name] > step for name, step in reached.items()))
         for each in replicas:
             await until(lambda each=each: pods.are_in(each))
+
+
+async def test_when_nats_has_lost_the_log_all_that_was_acknowledged_is_written_anew_while_pods_push(
+    nats: NatsServers,
+) -> None:
+    async with three(nats) as (cluster, _, replicas), Pods(cluster).running() as pods:
+        await until(lambda: min(pods.acknowledged.values()) > 3)
+        nats.kill()
+        nats.wipe()
+        await until(lambda: any(each.streams.fault is not None for each in replicas))
+        nats.start()
+        reached = dict(pods.acknowledged)
+        await until(lambda: all(pods.acknowledged[name] > step for name, step in reached.items()))
+        for each in replicas:
+            await until(lambda each=each: pods.are_in(each))
+        await until(lambda: cluster.is_settled(*replicas))

@@ -165,7 +165,10 @@ def test_jobs_that_were_taken_over_end_in_their_partitions_once_it_is_known_that
     one = job_ref("a", "one")
     assert not taken.term.end_deleted({partition_of_job(one)})
     assert len(taken.jobs) == 4
-    watch.health.synced = True
+    watch.health.synced, watch.health.down_since = True, time.monotonic()
+    assert not taken.term.end_deleted({partition_of_job(one)})
+    assert len(taken.jobs) == 4  # some may be there that it has not shown
+    watch.health.down_since = None
     assert taken.term.end_deleted({partition_of_job(one)})
     assert one not in taken.jobs
     assert all(partition_of_job(each) != partition_of_job(one) for each in taken.jobs)

@@ -141,13 +141,14 @@ class Member(Generic[W]):
         *,
         holder: Callable[[], Address | None],
         own: Callable[[], Address],
-        sequence: Callable[[], int],
+        followed: Callable[[], tuple[int, int]],
         may_work: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`holder`: of the Lease; `own`: where this replica is; `sequence`: where it is in the log."""
+        """`holder`: of the Lease; `own`: where this replica is; `followed`: where it is in the log, by epoch
+        and sequence, which begins anew with another stream; zeros: it follows none."""
         self._name, self._log, self._client, self._build = name, jobs, client, build
-        self._holder, self._own, self._sequence = holder, own, sequence
+        self._holder, self._own, self._followed = holder, own, followed
         self._may_work, self._clock = may_work, clock
         self._leave = asyncio.Event()
         self._left = asyncio.Event()
@@ -252,9 +253,9 @@ class Member(Generic[W]):
             if self._held and not self.may_write():
                 log.warning("partitions given up: no answer from the owner of the log")
                 self._give_all_up()
-            if (found := self._holder()) is not None or not self._held:
-                holder = found  # else NATS is silent, and the owner of the log may be there all the same
             sent_at = self._clock()
+            if (found := self._holder()) is not None or sent_at >= self._held_until:
+                holder = found  # else NATS is silent, and the owner of the log is there all the same
             if holder is None or not term.is_ready:
                 await asyncio.sleep(BEAT_S)
                 continue
@@ -284,7 +285,8 @@ class Member(Generic[W]):
             epoch=self._epoch,
             address=self._own(),
             held=sorted(self._held),
-            is_leaving=self._leave.is_set() or not self._sequence(),  # it could take nothing over
+            # Without the log it could take nothing over.
+            is_leaving=self._leave.is_set() or self._followed() == (0, 0),
             frames=isal_zlib.compress(frames, 1) if frames else b"",
         )
 
@@ -321,15 +323,16 @@ class Member(Generic[W]):
             self._lose(lost)
         if gained := {each: object() for each in given - self._held.keys()}:
             self._held |= gained
-            task = group.create_task(self._gain(term, gained, share.after), name="jobs taken over")
+            gain = self._gain(term, gained, (share.epoch, share.after))
+            task = group.create_task(gain, name="jobs taken over")
             self._gains.add(task)
             task.add_done_callback(self._gains.discard)
 
-    async def _gain(self, term: W, gained: dict[int, object], after: int) -> None:
+    async def _gain(self, term: W, gained: dict[int, object], after: tuple[int, int]) -> None:
         def still() -> set[int]:
             return {each for each, token in gained.items() if self._held.get(each) is token}
 
-        while self._sequence() < after:
+        while self._followed() < after:
             if not still():
                 return
             await asyncio.sleep(FOLLOW_CHECK_S)

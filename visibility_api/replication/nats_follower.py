@@ -62,9 +62,11 @@ class NatsFollower:
         self._seen = 0, 0.0  # a sequence at which the log was not whole, and when it was seen first
 
     @property
-    def followed(self) -> int:
-        """The sequence up to which memory has what the stream has; 0: it has something else."""
-        return self._place.sequence if self._is_listed and not self._is_behind else 0
+    def followed(self) -> tuple[int, int]:
+        """The epoch and the sequence up to which memory has what the stream has; zeros: it has something
+        else."""
+        place = self._place
+        return (place.epoch, place.sequence) if self._is_listed and not self._is_behind else (0, 0)
 
     def forget(self) -> None:
         """What memory has is not from here: it is read anew."""

@@ -104,6 +104,7 @@ class Place:
         self.mark: Mark | None = None  # of the message that has this sequence; None: there is none
         self.revision = 0  # of the log there, if memory has come from it
         self.origin = 0
+        self.epoch = 0  # of the last message that was followed
         self.is_whole = False
         self.followed: OrderedDict[JobRef, int] = OrderedDict()  # jobs by the last message about each
         self.followed_floor = 1
@@ -139,7 +140,7 @@ class Place:
         """What another process has written is in memory."""
         self.pass_by(message, sequence)
         self.is_whole, self.followed_floor, self.revision = message.is_whole, message.floor, message.revision
-        self.origin = message.origin
+        self.origin, self.epoch = message.origin, message.epoch
         for ref in refs:
             self.followed[ref] = sequence
             self.followed.move_to_end(ref)
@@ -150,7 +151,7 @@ class Place:
         """What `read` has followed is in memory."""
         self.sequence, self.mark, self.followed = read.sequence, read.mark, read.followed
         self.is_whole, self.followed_floor = read.is_whole, read.followed_floor
-        self.revision, self.origin = read.revision, read.origin
+        self.revision, self.origin, self.epoch = read.revision, read.origin, read.epoch
 
     def own(self, news: News) -> None:
         """Memory has what the stream has; from now on this process writes."""
@@ -191,6 +192,7 @@ class NatsLog:
         self._sending: set[JobRef] = set()  # that are in `unsent`
         self._keys: dict[str, int] = {}  # sequences of the bucket's keys
         self._gone: dict[JobRef, None] = {}
+        self._unwritten: set[JobRef] = set()  # the bucket is not whole without them
         self._failing_since: float | None = None
         self._is_over = False  # nothing but the last message is written any more
         self._lock = asyncio.Lock()
@@ -203,6 +205,7 @@ class NatsLog:
 
     def gone(self, ref: JobRef) -> None:
         self._place.touched.pop(ref, None)
+        self._unwritten.discard(ref)
         self._gone[ref] = None
 
     # ---
@@ -264,7 +267,8 @@ class NatsLog:
             place.own(News(self._log, since, max_bytes=self._frame_bytes))
             self._confirmed, self._sending = 0, set()
         if not place.is_whole:
-            for ref in self._every():
+            self._unwritten = set(self._every())
+            for ref in self._unwritten:
                 place.touch(ref, place.sequence)
         for home in self._homes():
             self._log.add_home(home)
@@ -441,8 +445,8 @@ class NatsLog:
                     self._gone.pop(ref, None)
                 while (due := self._due(news)) is not None:
                     await self._put(due)
-                if not place.is_whole and not any(each in place.touched for each in self._every()):
-                    place.is_whole = True
+                    place.is_whole |= not self._unwritten  # others may change for ever
+                place.is_whole |= not self._unwritten
             except (Unavailable, Refused) as error:
                 log.warning("entry of a job not written", reason=str(error))
                 is_known = False  # what became of it is looked up
@@ -473,6 +477,7 @@ class NatsLog:
                 self._keys[subject] = await self._client.put(key_of(ref), body, after)
             else:  # it was deleted
                 await self._purge(subject)
+            self._unwritten.discard(ref)
         except BaseException:
             place.touched[ref] = dirty
             place.touched.move_to_end(ref, last=False)
