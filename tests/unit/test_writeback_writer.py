@@ -271,6 +271,17 @@ async def test_writes_keep_to_the_rate_and_go_round_oldest_first() -> None:
 
 
 @in_virtual_time
+async def test_jobs_of_one_namespace_without_number_delay_those_of_another_by_one_write() -> None:
+    async with running(writes_per_s=1.0) as bench:
+        for number in range(600):
+            bench.say(1, of=job_ref(f"crowd-{number}"))
+        await asyncio.sleep(10)
+        bench.say(1, of=job_ref("other", "team-b"))
+        await asyncio.sleep(4)
+        assert bench.apiserver.times("other"), bench.apiserver.order
+
+
+@in_virtual_time
 async def test_a_hanging_apiserver_holds_no_more_than_a_few_writes() -> None:
     async with running() as bench:
         bench.apiserver.latency_s = 1000.0

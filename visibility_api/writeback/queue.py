@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from dataclasses import dataclass
 
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.reports.document import Progress
 
+LINED_UP_AT_ONCE = 256  # jobs that have become due, in one step
 FORGOTTEN_S = 86400.0  # a namespace that was not held again for this time is forgotten
 
 
@@ -27,11 +29,13 @@ class Entry:
 
 
 class WriteQueue:
-    """Jobs by due time: the one that has waited longest first, but before it one that has just ended."""
+    """Jobs that are due, in turns by namespace. In one the job that has waited longest comes first, but
+    before it one that has just ended."""
 
     def __init__(self) -> None:
         self._entries: dict[JobRef, Entry] = {}
         self._heap: list[tuple[float, int, JobRef]] = []
+        self._due: dict[str, deque[tuple[JobRef, int]]] = {}  # places, by namespace; the next in turn first
         self._numbers = itertools.count(1)
         self._held: dict[str, float] = {}  # by namespace, until when nothing is written there
 
@@ -92,16 +96,35 @@ class WriteQueue:
 
     def take(self, now: float) -> tuple[JobRef, Entry] | None:
         """The next job that is due; must be followed by `done`."""
-        while (due := self.next_due()) is not None and due <= now:
-            _, _, ref = heapq.heappop(self._heap)
-            entry = self._entries[ref]
-            later = max(entry.not_before, self._held.get(ref.namespace, 0.0))
+        self._line_up(now)
+        while self._due:
+            namespace = next(iter(self._due))
+            line = self._due.pop(namespace)
+            ref, number = line.popleft()
+            if line:
+                self._due[namespace] = line
+            entry = self._entries.get(ref)
+            if entry is None or entry.number != number:
+                continue
+            later = max(entry.not_before, self._held.get(namespace, 0.0))
             if later > now:
                 self._place(ref, entry, later)
                 continue
             entry.number, entry.is_writing = 0, True
             return ref, entry
         return None
+
+    def _line_up(self, now: float) -> None:
+        for _ in range(LINED_UP_AT_ONCE):
+            due = self.next_due()
+            if due is None or due > now:
+                return
+            _, number, ref = heapq.heappop(self._heap)
+            line = self._due.setdefault(ref.namespace, deque())
+            if _has_ended(self._entries[ref].document):
+                line.appendleft((ref, number))
+            else:
+                line.append((ref, number))
 
     def done(
         self, ref: JobRef, entry: Entry, document: JobProgress, *, not_before: float, again: bool = False
