@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
@@ -87,7 +89,7 @@ class Term:
         self.cluster, self.log, self.holds = cluster, log, holds
         self.pushes = cast(Any, self)
         self.loops = [("work", asyncio.Event().wait)]
-        self.is_owner = ledger is log
+        self.is_owner, self.itself = ledger is log, self  # its parts refer to each other
         self.owner = self.tracker = Tracker(
             publish=ledger.put,
             kept=ledger.kept,
@@ -455,3 +457,24 @@ async def test_when_nats_has_lost_the_log_all_that_was_acknowledged_is_written_a
         for each in replicas:
             await until(lambda each=each: pods.are_in(each))
         await until(lambda: cluster.is_settled(*replicas))
+
+
+async def test_what_a_members_terms_kept_is_given_back(nats: NatsServers) -> None:
+    async with three(nats) as (cluster, lease, (gone, *members)):
+        gc.disable()  # as good as: the server collects young objects alone
+        gc.freeze()
+        try:
+            first = [weakref.ref(each.member.term) for each in members]
+            for each in members:
+                each.role.renew()
+            await until(lambda: cluster.is_settled(gone, *members) and not any(each() for each in first))
+            later = [(each, weakref.ref(each.member.term)) for each in members]
+            del cluster.replicas[gone.port]
+            gone.task.cancel()
+            await until(lambda: not any(each.member.may_write() for each in members))
+            lease.holder = None
+            await until(lambda: cluster.is_settled(*members))
+            assert [term() is None for each, term in later if each.role.term is not None] == [True]
+        finally:
+            gc.unfreeze()
+            gc.enable()

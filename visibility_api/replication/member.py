@@ -5,6 +5,7 @@ share of the jobs, and reports what it finds out to the one that owns it. It sho
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -66,6 +67,14 @@ class Working(Protocol):
 
 
 W = TypeVar("W", bound=Working)
+
+
+def give_back() -> None:
+    """What a term kept that has ended: its parts refer to each other, and to all jobs. Without this they
+    would stay for good: full collections are as good as never (server.py), and what is frozen is in none."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 class Outbox:
@@ -218,22 +227,25 @@ class Member(Generic[W]):
             while not (self._log.is_complete and self._may_work()):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(BEAT_S)
             self._renew.clear()
-            try:
-                self.term = term = self._build(self)
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
-                    reports = group.create_task(
-                        self._report_for_ever(term, group), name="reports to the owner"
-                    )
-                    renewal = group.create_task(self._renew.wait(), name="renewal")
-                    await asyncio.wait([reports, renewal], return_when=asyncio.FIRST_COMPLETED)
-                    for task in (*tasks, reports, renewal):
-                        task.cancel()
-                    self._give_all_up()
-            finally:
-                self._give_all_up()
-                self.term = self._share = None
+            await self._work()
+            give_back()
         await asyncio.Event().wait()
+
+    async def _work(self) -> None:
+        """One term: until it is renewed, or this replica leaves."""
+        try:
+            self.term = term = self._build(self)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
+                reports = group.create_task(self._report_for_ever(term, group), name="reports to the owner")
+                renewal = group.create_task(self._renew.wait(), name="renewal")
+                await asyncio.wait([reports, renewal], return_when=asyncio.FIRST_COMPLETED)
+                for task in (*tasks, reports, renewal):
+                    task.cancel()
+                self._give_all_up()
+        finally:
+            self._give_all_up()
+            self.term = self._share = None
 
     # ---
 

@@ -6,7 +6,6 @@ A replica without others has no Lease, and owns the log always.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
-from .member import Member
+from .member import Member, give_back
 from .shares import Shares
 
 log = structlog.get_logger("visibility.replication")
@@ -214,15 +213,13 @@ class Role(Generic[T]):
                 epoch = max(int(time.time()), self._log.store.epoch + 1)
             else:
                 epoch = await self._follow_until_acquired(self.others)
+                if self.others.member is not None:
+                    give_back()
                 if not await self.others.streams.begin(epoch):
                     await self.others.lease.release()
                     continue
             await self._own(epoch, self.others)
-            # A term's parts refer to each other, and to all jobs. Without this they would stay for good: full
-            # collections are as good as never (server.py), and what is frozen is in none.
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
+            give_back()
 
     def renew(self) -> None:
         """Begin the present term anew, if there is one: it was built for kinds that have changed since."""
