@@ -59,9 +59,7 @@ def read_object(text: str) -> Optional[Fields]:
     if isinstance(values.get("trainerStatus"), dict):
         return _read_status(values["trainerStatus"])
     if "schemaVersion" in values or ("timestamp" in values and "progressPercentage" in values):
-        fields: Fields = {
-            ours: values[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in values
-        }
+        fields = _read_fields(values)
         if isinstance(values.get("metrics"), dict):
             fields["metrics"] = values["metrics"]
         return fields
@@ -84,9 +82,18 @@ def read_object(text: str) -> Optional[Fields]:
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 
 
+def _read_fields(document: dict[str, Any]) -> Fields:
+    """Those that are what they should be: whatever printed the line may have written anything."""
+    return {
+        ours: document[theirs]
+        for theirs, ours in _FIELD_OF_DOCUMENT.items()
+        if type(document.get(theirs)) in ((str,) if ours == "message" else (int, float))
+    }
+
+
 def _read_status(status: dict[str, Any]) -> Fields:
     """What Kubeflow's clients push, as they print it."""
-    fields: Fields = {ours: status[theirs] for theirs, ours in _FIELD_OF_DOCUMENT.items() if theirs in status}
+    fields = _read_fields(status)
     listed = status.get("metrics")
     metrics = {
         one["name"]: to_number(one.get("value"))

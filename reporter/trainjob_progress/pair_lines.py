@@ -110,9 +110,7 @@ class PairReader:
     def follow(self, fields: Fields) -> None:
         """Another line has said where the run stands."""
         for field in POSITION.intersection(fields):
-            value = 0 if fields[field] is None else fields[field]
-            if type(value) in (int, float):  # a document in a line may have anything
-                self._last[field] = value
+            self._last[field] = fields[field] or 0
 
     def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no

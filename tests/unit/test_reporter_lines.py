@@ -586,6 +586,8 @@ def test_a_position_alone_in_a_line_may_be_a_setting_until_a_later_one_is_larger
 @pytest.mark.parametrize("wrong", ['"abc"', "[1]", "{}", "true"])
 def test_a_position_that_is_none_keeps_no_later_one_from_being_read(wrong: str) -> None:
     assert read(f'{{"schemaVersion": 1, "step": {wrong}}}', "step: 5", "step: 6") == {"step": 6}
+    bar = " 10%|█         | 50/500 [00:05<00:45, 10.0it/s]"
+    assert read(f'{{"schemaVersion": 1, "step": {wrong}}}', bar) == {"step": 50, "total_steps": 500}
     for later in (5, 6):
         assert (
             read(f'{{"schemaVersion": 1, "step": {wrong}}}', f"step: {later}") is None
