@@ -236,7 +236,8 @@ async def show(
     if _is_throttled():
         print(
             "real-time processes that use up a core are stopped for 50 ms in each second, which the\n"
-            "times below show; to allow all of it: sysctl kernel.sched_rt_runtime_us=-1",
+            "times below show; to allow all of it: sysctl kernel.sched_rt_runtime_us=-1, and 950000\n"
+            "again afterwards, since a process that does not end would keep its core from all others",
             flush=True,
         )
     give_core = keep_cores()

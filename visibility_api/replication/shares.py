@@ -104,9 +104,8 @@ class Shares:
         self._epoch: Callable[[], int | None] = lambda: None
         self._members: dict[str, _Member] = {}
         self._holders: list[str | None] = [None] * PARTITIONS
-        self._free_from = [
-            0
-        ] * PARTITIONS  # position of the log: what its last holder has written is before it
+        # Positions of the log: what the last holder of a partition has written is before it.
+        self._free_from = [0] * PARTITIONS
         self._served: set[int] = set()  # by this replica: their jobs are taken over
         self._check_at: dict[int, float] = {}  # when those that were taken over are looked through
         self._is_ending = False
