@@ -1,9 +1,11 @@
 """What sharing the jobs out among replicas brings, and what it survives.
 
-    python -m benchmarks.owners [--jobs 600] [--per-s 120] [--seconds 30] [--faults 4]
+    python -m benchmarks.owners [--jobs 600] [--per-s 120] [--seconds 30] [--replicas 1,2,3]
+                                [--only pushes] [--faults 4]
 
 Real servers with their log in a real NATS, beside kubernetes.py. All jobs push at one rate, to all replicas
-in turn; then all are probed by exec at that rate. It tells the rate by the CPU of the busiest replica.
+in turn; then all are probed by exec at that rate. It tells the rate by the CPU of the busiest replica, and
+what each replica and NATS took until all jobs were known. Nothing is measured before each replica is ready.
 
 With --faults, members and owners are killed, stopped and ended meanwhile. Then: whether each replica
 shows each push that was answered 200, and whether two replicas held a partition at one time, by their logs.
@@ -40,10 +42,12 @@ from . import kubernetes
 from .processes import Server, cpu_s, process, resident_mib
 from .push import BEGAN, STEPS_PER_S, expect_200, message
 from .scale import started_nats
-from .scene import ALL, certificates, fetch, kubeconfig_for, serving, until_ready
+from .scene import ALL, certificates, fetch, kubeconfig_for, serving
 
 CONNECTIONS = 32  # to each replica
 STOPPED_S = 25.0
+READY_WITHIN_S = 900.0  # 30,000 jobs on a busy machine
+PROGRESS_EVERY_S = 10.0
 _PROBES = re.compile(rb"^visibility_probes_total\{.*\} (\S+)$", re.MULTILINE)
 _HELD = re.compile(r"partitions (taken over|given up)")
 
@@ -66,6 +70,7 @@ class Owners:
     kubeconfig: Path
     ca: Path
     flags: tuple[str, ...]
+    nats_pid: int
     replicas: list[Replica] = field(default_factory=list)
 
     async def start(self, replica: Replica) -> None:
@@ -86,6 +91,29 @@ class Owners:
     @property
     def running(self) -> list[Replica]:
         return [each for each in self.replicas if each.server is not None]
+
+    async def until_ready(self) -> float:
+        """How long it takes until /readyz of each that runs is 200. What is missing is printed meanwhile."""
+        began = told = time.monotonic()
+        async with asyncio.timeout(READY_WITHIN_S):
+            while missing := [what for each in self.running if (what := await self._unready(each))]:
+                if time.monotonic() - told > PROGRESS_EVERY_S:
+                    told = time.monotonic()
+                    print(f"after {told - began:.0f} s: {'; '.join(missing)}", flush=True)
+                await asyncio.sleep(0.5)
+        return time.monotonic() - began
+
+    async def _unready(self, replica: Replica) -> str:
+        """What its /readyz lacks, and what it has taken until now; empty if it is ready."""
+        assert replica.server is not None
+        try:
+            await fetch(replica.server, self.ca, "/readyz?verbose")
+        except (OSError, RuntimeError) as error:
+            failed = re.findall(r"\[-\]([\w-]+)", str(error))
+            pid = replica.server.pid
+            used = f"{cpu_s(pid):.0f} CPU-s, {resident_mib(pid):.0f} MiB"
+            return f"port {replica.port} is not ready ({' '.join(failed) or error}; {used})"
+        return ""
 
     async def until_shared(self, within_s: float = 60.0) -> float:
         """How long it takes until each partition is held by one of those that run."""
@@ -129,7 +157,7 @@ async def owners(count: int, jobs: int, *sources: str) -> AsyncIterator[Owners]:
         kube_port, *ports = (free_port() for _ in range(1 + count))
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
         async with contextlib.AsyncExitStack() as stack:
-            _, url = await stack.enter_async_context(started_nats(directory))
+            nats_pid, url = await stack.enter_async_context(started_nats(directory))
             await stack.enter_async_context(
                 process(
                     "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
@@ -138,17 +166,56 @@ async def owners(count: int, jobs: int, *sources: str) -> AsyncIterator[Owners]:
             )  # fmt: skip
             peers = tuple(f"--peers=127.0.0.1:{port}" for port in ports)
             flags = (*sources, *peers, f"--store={url}", "--store-replicas=1")
-            found = Owners(directory=directory, tls=tls, kubeconfig=kubeconfig, ca=ca, flags=flags)
+            found = Owners(
+                directory=directory, tls=tls, kubeconfig=kubeconfig, ca=ca, flags=flags, nats_pid=nats_pid
+            )
             for port in ports:
                 replica = Replica(port, directory / f"replica-{port}", contextlib.AsyncExitStack())
                 found.replicas.append(replica)
                 await found.start(replica)
                 stack.push_async_callback(_ended, replica)
-                assert replica.server is not None
-                await until_ready(replica.server, ca)
-            await found.until_shared()
+            ready_s = await found.until_ready()
+            shared_s = await found.until_shared(READY_WITHIN_S)
+            while unknowing := [each.port for each in found.running if await known(each, ca) < jobs]:
+                print(f"not all jobs are known on ports {unknowing}", flush=True)
+                await asyncio.sleep(PROGRESS_EVERY_S)
+            print(
+                f"{count} replicas, {jobs} jobs: all ready after {ready_s:.0f} s, all jobs owned after "
+                f"another {shared_s:.0f} s; {await used_by(found)}",
+                flush=True,
+            )
             await asyncio.sleep(8.0)  # members join within a second or two
             yield found
+
+
+async def known(replica: Replica, ca: Path) -> int:
+    """Jobs that this replica lists."""
+    assert replica.server is not None
+    with contextlib.suppress(RuntimeError):  # 503 until it may list them
+        found = json.loads(await fetch(replica.server, ca, f"{ALL}?limit=1"))
+        return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
+    return 0
+
+
+async def reported(replica: Replica, ca: Path) -> int:
+    """Jobs of which this replica shows a step."""
+    assert replica.server is not None
+    found, rest = 0, ""
+    while True:
+        page = json.loads(await fetch(replica.server, ca, f"{ALL}?limit=500{rest}"))
+        found += sum("steps" in item["status"] for item in page["items"])
+        if not (token := page["metadata"].get("continue")):
+            return found
+        rest = f"&continue={token}"
+
+
+async def used_by(at: Owners) -> str:
+    """CPU and memory of each process, since its start."""
+    pids = [each.server.pid for each in at.running if each.server is not None]
+    return ", ".join(
+        f"{name} {cpu_s(pid):.1f} CPU-s {resident_mib(pid):.0f} MiB"
+        for name, pid in [*((f"replica {n}", pid) for n, pid in enumerate(pids, 1)), ("NATS", at.nats_pid)]
+    )
 
 
 async def _ended(replica: Replica) -> None:
@@ -261,7 +328,9 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
         pods = Pods(at, jobs, per_s)
         pods.start()
         try:
-            await asyncio.sleep(2.0 * jobs / per_s + 2.0)  # each token is reviewed
+            while pods.pushed < 2 * jobs:  # noqa: ASYNC110 - threads count; at first each token is reviewed
+                await asyncio.sleep(0.5)
+            print(f"each job has pushed twice; {await used_by(at)}", flush=True)
             servers = [each.server for each in at.replicas if each.server is not None]
             used, before, began = [cpu_s(each.pid) for each in servers], pods.pushed, time.monotonic()
             await asyncio.sleep(seconds)
@@ -273,6 +342,12 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
         finally:
             await asyncio.to_thread(pods.end)
         tell(at, jobs, f"{rate:.0f} pushes/s, {pods.refused} refused", cores, rate)
+        print(
+            f"{rate / sum(cores):.0f} pushes per CPU-second of all; jobs known "
+            f"{[await known(each, at.ca) for each in at.running]}, with a report "
+            f"{[await reported(each, at.ca) for each in at.running]}; {await used_by(at)}",
+            flush=True,
+        )
         return rate / max(cores)
 
 
@@ -380,10 +455,15 @@ def owned(at: Owners, away: Sequence[tuple[Path, float, float]]) -> tuple[list[s
 async def run(given: argparse.Namespace) -> bool:
     if given.faults:
         return await faults(3, given.jobs, given.per_s, given.faults)
-    for measure in (throughput, probing):
-        rates = [await measure(count, given.jobs, given.per_s, given.seconds) for count in (1, 2, 3)]
-        told = [f"{count} replicas {rate / rates[0]:.2f} x" for count, rate in enumerate(rates, 1)]
-        print("of one:", ", ".join(told), flush=True)
+    for name, measure in {"pushes": throughput, "probes": probing}.items():
+        if given.only not in (None, name):
+            continue
+        counts = [int(each) for each in given.replicas.split(",")]
+        rates = [await measure(count, given.jobs, given.per_s, given.seconds) for count in counts]
+        told = [
+            f"{count} replicas {rate / rates[0]:.2f} x" for count, rate in zip(counts, rates, strict=True)
+        ]
+        print(f"{name}, of {counts[0]}:", ", ".join(told), flush=True)
     return True
 
 
@@ -392,6 +472,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=600)
     parser.add_argument("--per-s", type=float, default=120.0)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--replicas", default="1,2,3", help="how many, one run each")
+    parser.add_argument("--only", choices=("pushes", "probes"))
     parser.add_argument("--faults", type=int, default=0)
     return 0 if uvloop.run(run(parser.parse_args())) else 1
 
