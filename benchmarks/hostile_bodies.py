@@ -1,7 +1,8 @@
 """`python -m benchmarks.hostile_bodies`: the costliest bodies of 64 KiB that anyone may send, in CPU time.
 
 Every shape of JSON, and of what is no JSON, stands in the place of every field that is read, of a push and of
-a file. Each is read by what reads pushes and by what reads files, ports and logs. The worst are printed.
+a file. Each is read by what reads pushes and by what reads files, ports and logs. The worst are printed. Of
+logs, which are read in steps, the longest step counts.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from functools import partial
 
 from visibility_api.errors.status import Invalid
 from visibility_api.pushing.payload import read_payload
+from visibility_api.reports.log_tail import TailReader
 from visibility_api.reports.report import parse_report
 
 SIZE = 64 * 1024
 MOST_S = 0.001  # of CPU time, for each body
+MOST_STEP_S = 0.005  # the same, for each step in which a log is read
 ROUNDS = 7
 TIME = b'"2026-01-23T10:30:45Z"'
 HOLE = b"@@"
@@ -176,6 +179,39 @@ def _members(value: bytes, room: int) -> bytes:
     return b",".join([b'"%06d":%s' % (each, value) for each in range(number)])
 
 
+# Lines of logs, repeated up to the length of a line that is read, and of an answer.
+LINES: Mapping[str, str] = {
+    "Hugging Face": "{'loss': '2.345', 'grad_norm': '1.2', 'learning_rate': '4e-05', 'epoch': '0.5'}",
+    "tqdm": " 45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s, a=1.5]",
+    "pairs": "a=1.5 ",
+    "pairs of words": "D loss is 1.5, learning rate 0.5, ",
+    "positions": "step=1/10 loss=0.9 epoch: ",
+    "signs": "a = b is = ",
+    "names": "abc_def ",
+    "records": "2026-01-23 10:30:45,123 INFO [a.py:1] step 5/10 | loss: 0.5 | ",
+    "structured": '{"timestamp": "2026-01-23T10:30:45Z", "logger": "x", "message": "step=5 a=1.5 b=1.5"}',
+    "JSON": '{"step":5,"loss":1e308,"a":"\\ud83d\\ude00"}',
+    "documents": '{"schemaVersion":1,"timestamp":"2026-01-23T10:30:45Z","step":5,"metrics":{"loss":1e308}}',
+    "escapes": "\x1b]a",
+    "labels": "val: loss 0.6 test ",
+    "numbers": "0.5 1K ",
+    "brackets": "[1 ",
+}  # fmt: skip
+MAX_LINE = 8192
+
+
+def logs() -> Iterator[tuple[str, bytes]]:
+    """All of them, named; each line as it is, and as long as a line may be, behind a first one or not."""
+    time_ = "2026-01-23T10:30:45.000000000Z "
+    for name, text in LINES.items():
+        for words in ("", "step=5 loss=0.5 "):
+            for times in (1, max(1, (MAX_LINE - 1 - len(words)) // len(text))):
+                line = f"{words}{text * times} 1"
+                for end in ("\n", "\r"):
+                    log = (f"{time_}{line}{end}" * (SIZE // len(line) + 1)).encode()[-SIZE:]
+                    yield f"{len(line)} characters of {name} behind {words!r}, {end!r}", log
+
+
 def bodies() -> Iterator[tuple[str, bytes]]:
     """All of them, named; none is longer than may be sent."""
     for place, around in PLACES.items():
@@ -231,6 +267,28 @@ def cpu_s(read: Callable[[bytes], object], body: bytes, rounds: int) -> float:
     return least
 
 
+def steps_s(log: bytes) -> tuple[float, float]:
+    """The longest step, and all of them."""
+    steps, longest, whole = TailReader().steps(log, is_whole=True), 0.0, 0.0
+    while True:
+        began, is_done = time.thread_time(), next(steps, steps) is steps
+        took = time.thread_time() - began
+        longest, whole = max(longest, took), whole + took
+        if is_done:
+            return longest, whole
+
+
+def show_logs(show: int) -> bool:
+    worst = sorted(((*min(steps_s(log) for _ in range(ROUNDS)), name) for name, log in logs()), reverse=True)
+    over = sum(longest > MOST_STEP_S for longest, *_ in worst)
+    print(
+        f"log: {len(worst)} logs, {over or 'none'} with a step over {1e3 * MOST_STEP_S:g} ms CPU; the worst:"
+    )
+    for longest, whole, name in worst[:show]:
+        print(f"  {1e3 * longest:6.3f}  {1e3 * whole:7.3f} in all  {name}")
+    return not over
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hostile_bodies", description=__doc__)
     parser.add_argument("--show", type=int, default=10, help="so many of the worst")
@@ -249,6 +307,7 @@ def main() -> int:
         print(f"{reader}: {len(quick)} bodies, {over or 'none'} over {1e3 * MOST_S:g} ms CPU; the worst:")
         for spent, name, length in worst[: given.show]:
             print(f"  {1e3 * spent:6.3f}  {length:6d} bytes  {name}")
+    is_met = show_logs(given.show) and is_met
     return 0 if is_met else 1
 
 

@@ -25,6 +25,7 @@ from visibility_api.auth.review_client import ReviewClient
 from visibility_api.auth.token_review import TokenReviewer
 from visibility_api.errors.text import describe_fault
 from visibility_api.events.announcer import Announcer
+from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Addition, Observation
@@ -42,6 +43,7 @@ from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.logs_source import LogsSource
 from visibility_api.probing.probe import Source
 from visibility_api.probing.prober import Prober
+from visibility_api.probing.readings import Readings
 from visibility_api.pushing.admission import Admission
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.ownership import Owners
@@ -373,7 +375,9 @@ def build_term(
             replicas.observed(observation)
         return is_taken
 
-    sources_to_probe = _sources(settings, cluster)
+    budgets, turns = Budgets(), LoopTurns()
+    readings = Readings(budgets, turns)
+    sources_to_probe = _sources(settings, cluster, readings)
     prober = Prober(
         sources_to_probe,
         record=observed,
@@ -383,6 +387,7 @@ def build_term(
         deadline_s=settings.probe_timeout.total_seconds() + SOURCE_GRACE_S,
         passive=[source for source in ("push", "status") if source in sources],
         on_probe=metrics.count_probe,
+        readings=readings,
     )
     seen: set[JobRef] = set()  # by this term
 
@@ -467,6 +472,7 @@ def build_term(
         said=inventory.initializers_said,
         interval_s=interval_s,
         on_probe=metrics.count_probe,
+        readings=readings,
     )
     watches = job_watches(
         cluster, inventory, given.presence, settings.namespaces, count_unread=metrics.count_unread
@@ -485,6 +491,7 @@ def build_term(
                 is_synced=jobs.is_listed,
                 is_watched=partial(are_pods_watched, pod_watches),
                 reviews=given.review_admission,
+                budgets=budgets,
             ),
             record=observed,
             counts=tracker.counts,
@@ -494,6 +501,7 @@ def build_term(
             note_replica=replicas.pushed,
             count=metrics.count_push,
             now=_now,
+            turns=turns,
         )
     loops: list[tuple[str, Loop]] = [
         ("prober", prober.run),
@@ -579,12 +587,12 @@ def _keeper(
     )
 
 
-def _sources(settings: Settings, client: KubeClient) -> dict[str, Source]:
+def _sources(settings: Settings, client: KubeClient, readings: Readings) -> dict[str, Source]:
     timeout_s = settings.probe_timeout.total_seconds()
     known: dict[str, Callable[[], Source]] = {
-        "exec": lambda: ExecSource(client, timeout_s=timeout_s),
-        "http": lambda: HttpSource(timeout_s=timeout_s),
-        "logs": lambda: LogsSource(client, timeout_s=timeout_s),
+        "exec": lambda: ExecSource(client, timeout_s=timeout_s, readings=readings),
+        "http": lambda: HttpSource(timeout_s=timeout_s, readings=readings),
+        "logs": lambda: LogsSource(client, timeout_s=timeout_s, readings=readings),
     }
     return {name: make() for name, make in known.items() if name in settings.sources}
 

@@ -20,6 +20,7 @@ from .pairs import COUNTS, Metrics, Pair, find_doubted, find_pairs, is_place, to
 from .patterns import lazily
 
 MAX_FORMS = 64  # of lines
+MAX_BESIDE = 2048  # characters; in a longer line all else that is said counts, whatever it is
 _COUNT = r"\d{1,15}"
 _FILLING = lazily(r"[\s|,;()\[\]-]")
 # What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
@@ -204,6 +205,8 @@ class PairReader:
             text = _PART_BESIDE.sub("", text)
         if said >= 0.6 * len(_FILLING.sub("", text)):
             is_much, left = True, text
+        elif len(text) > MAX_BESIDE:
+            is_much, left = False, text
         else:
             left = _BESIDE.sub("", text)
             is_much = said >= 0.6 * len(_FILLING.sub("", left))

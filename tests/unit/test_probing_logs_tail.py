@@ -10,7 +10,7 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 from visibility_api.reports.document import Point, Progress, Refused
-from visibility_api.reports.fields import MAX_INTEGER, MAX_METRIC_CHARACTERS, MAX_METRICS
+from visibility_api.reports.fields import MAX_INTEGER, MAX_MEASURED, MAX_METRIC_CHARACTERS, MAX_METRICS
 from visibility_api.reports.log_tail import MAX_PIECES, TailReader
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -339,6 +339,13 @@ def test_a_bar_that_goes_on_in_the_same_line_is_followed() -> None:
         assert isinstance(outcome, Progress)
         steps.append(outcome.step)
     assert steps == [i * 10 for i in range(10, 89)]
+
+
+def test_lines_with_very_many_values_become_points_of_the_latest_of_them() -> None:
+    values = " ".join(f"m{n}=0.5" for n in range(40))
+    outcome = TailReader().read(log(*[f"step={n} {values}" for n in range(60)]), is_whole=True)
+    assert isinstance(outcome, Progress)
+    assert [point.step for point in outcome.points] == [*range(59 - MAX_MEASURED // 40, 59)]
 
 
 # Hostile logs

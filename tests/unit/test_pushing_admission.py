@@ -20,12 +20,12 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.flowcontrol.report_shares import PUSHES
 from visibility_api.jobs.job import Phase, Replica, TrainingJob
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.pushing.admission import GRANT_TTL_S, LOG_AGAIN_S, REFUSED_UNNAMED_FOR_S
 from visibility_api.pushing.ownership import Membership
 from visibility_api.pushing.paths import AUDIENCE, OWN_JOB, find_push
-from visibility_api.pushing.shares import PUSHES
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
 

@@ -24,12 +24,12 @@ from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.errors.status import TooManyRequests
+from visibility_api.flowcontrol.report_shares import OTHER_RANKS, POD, REFUSALS, UNIT_MS
 from visibility_api.jobs.job import ProbeHints
 from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.admission import GRANT_TTL_S, POD_SEEN_FOR_S, RENEWED_S
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import is_push
-from visibility_api.pushing.shares import OTHER_RANKS, POD, REFUSALS, UNIT_MS
 from visibility_api.reports.document import Progress
 
 POD0, POD1 = "team-a-bert-job-pod0", "team-a-bert-job-pod1"
@@ -464,8 +464,10 @@ async def test_who_takes_much_time_is_refused_and_nobody_else(
     endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.add_job("bert", "team-b")
-    monkeypatch.setattr("visibility_api.pushing.shares.MS_PER_BYTE", POD.burst * UNIT_MS / len(BODY))
-    monkeypatch.setattr("visibility_api.pushing.shares.HOLD_S", 0.0)
+    monkeypatch.setattr(
+        "visibility_api.flowcontrol.report_shares.MS_PER_BYTE", POD.burst * UNIT_MS / len(BODY)
+    )
+    monkeypatch.setattr("visibility_api.flowcontrol.report_shares.HOLD_S", 0.0)
     assert (await post(endpoint)).status == 200
     refused = await post(endpoint)
     assert status_of(refused) == (429, "TooManyRequests")
@@ -487,7 +489,7 @@ async def test_a_wait_for_the_core_is_not_charged_to_the_pod(
         monotonic=passing.__next__, perf_counter=passing.__next__, thread_time=time.thread_time
     )
     monkeypatch.setattr("visibility_api.pushing.endpoint.time", clocks)
-    monkeypatch.setattr("visibility_api.pushing.shares.HOLD_S", 0.0)
+    monkeypatch.setattr("visibility_api.flowcontrol.report_shares.HOLD_S", 0.0)
     for _ in range(3):
         assert (await post(endpoint)).status == 200
 

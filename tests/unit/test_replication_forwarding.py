@@ -21,9 +21,9 @@ from visibility_api.errors.status import (
     Unavailable,
     encode_status,
 )
+from visibility_api.flowcontrol.report_shares import REFUSALS
 from visibility_api.pushing.body import Bodies
 from visibility_api.pushing.paths import UPSTREAM_PREFIX
-from visibility_api.pushing.shares import REFUSALS
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.forwarding import CLIENT, MAX_ANSWER_BYTES, Pushes
 from visibility_api.replication.recognition import PROOF, ReplicaKey

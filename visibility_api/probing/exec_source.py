@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import structlog
 
 from visibility_api.jobs.job import JobRef, Rank0
@@ -11,6 +13,8 @@ from visibility_api.kube.exec import CommandFailed, ExecFailed, OutputTooLarge, 
 from visibility_api.reports.document import Outcome, Refused, RetryClass
 from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 from visibility_api.reports.report import parse_report
+
+from .readings import Readings
 
 log = structlog.get_logger("visibility.probe")
 
@@ -33,9 +37,10 @@ class ExecSource:
 
     name = "exec"
 
-    def __init__(self, client: KubeClient, *, timeout_s: float) -> None:
+    def __init__(self, client: KubeClient, *, timeout_s: float, readings: Readings | None = None) -> None:
         self._client = client
         self._timeout_s = timeout_s
+        self._readings = Readings() if readings is None else readings
 
     async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome:
         outcome = await self._read(ref, rank0)
@@ -86,7 +91,9 @@ class ExecSource:
                 "The connection through kube-apiserver and the kubelet to the pod failed; it is tried again.",
                 RetryClass.SOON,
             )
-        outcome = parse_report(stdout, is_path_trusted=not rank0.is_path_annotated)
+        outcome = await self._readings.read(
+            ref, len(stdout), partial(parse_report, stdout, is_path_trusted=not rank0.is_path_annotated)
+        )
         if isinstance(outcome, Refused):  # perhaps caught in the middle of a write that is not atomic
             return _refused(outcome.reason, f"{rank0.progress_path}: {outcome.message}", RetryClass.LATER)
         return outcome

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -15,6 +16,7 @@ from visibility_api.reports.fields import MAX_DOCUMENT_BYTES
 from visibility_api.reports.report import parse_report
 
 from .http_exchange import CutShort, HttpResponse, NotHTTP, get
+from .readings import Readings
 
 log = structlog.get_logger("visibility.probe")
 
@@ -34,8 +36,15 @@ class HttpSource:
 
     name = "http"
 
-    def __init__(self, *, timeout_s: float, connect: Connect = asyncio.open_connection) -> None:
+    def __init__(
+        self,
+        *,
+        timeout_s: float,
+        readings: Readings | None = None,
+        connect: Connect = asyncio.open_connection,
+    ) -> None:
         self._timeout_s = timeout_s
+        self._readings = Readings() if readings is None else readings
         self._connect = connect
 
     async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome:
@@ -72,7 +81,9 @@ class HttpSource:
             return _refused(
                 "NoRouteToPod", f"Port {port} of the pod cannot be reached. {POLICY_HINT}", RetryClass.SOON
             )
-        return _read(response, port, is_trusted=not rank0.is_port_annotated)
+        return await self._readings.read(
+            ref, len(response.body), partial(_read, response, port, is_trusted=not rank0.is_port_annotated)
+        )
 
     async def _get(self, address: str, port: int) -> HttpResponse:
         reader, writer = await self._connect(address, port)

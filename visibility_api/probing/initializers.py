@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -20,6 +21,7 @@ from visibility_api.reports.preparation import preparation
 
 from .logs_source import LogsSource
 from .probe import PAUSES, OnProbe
+from .readings import Readings
 from .schedule import Schedule, Turn
 
 log = structlog.get_logger("visibility.probe")
@@ -46,12 +48,14 @@ class InitializerReads:
         said: Callable[[JobRef, Mapping[str, str]], None],
         interval_s: float,
         on_probe: OnProbe = lambda *_: None,
+        readings: Readings | None = None,
     ) -> None:
         """`logs`: None where the source is not enabled; then nothing is read."""
         self._logs = logs
         self._said = said
         self._interval_s = interval_s
         self._on_probe = on_probe
+        self._readings = Readings() if readings is None else readings
         self._schedule = Schedule(at_a_time=AT_A_TIME, per_node=PER_NODE)
         self._jobs: dict[JobRef, TrainingJob] = {}
         self._wake = asyncio.Event()
@@ -117,7 +121,9 @@ class InitializerReads:
             assert self._logs is not None  # noqa: S101 - or there is no turn
             began = clock()
             data = await self._logs.tail(turn.ref, each.pod_name, each.container_name)
-            words = None if isinstance(data, Refused) else preparation(data)
+            words = None
+            if not isinstance(data, Refused):
+                words = await self._readings.read(turn.ref, len(data), partial(preparation, data))
             outcome = data.reason if isinstance(data, Refused) else "Reported" if words else NOTHING_PRINTED
             self._on_probe("logs", outcome, clock() - began, 0.0)
             if words is not None:

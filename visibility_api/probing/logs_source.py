@@ -21,6 +21,8 @@ from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.reports.document import Outcome, Refused, RetryClass
 from visibility_api.reports.log_tail import TailReader
 
+from .readings import Readings
+
 log = structlog.get_logger("visibility.probe")
 
 # `tailLines` counts records, and a CRI ends one after 16 KiB whether the line is over or not: a progress bar
@@ -51,10 +53,16 @@ class LogsSource:
     name = "logs"
 
     def __init__(
-        self, client: KubeClient, *, timeout_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        client: KubeClient,
+        *,
+        timeout_s: float,
+        readings: Readings | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._timeout_s = timeout_s
+        self._readings = Readings() if readings is None else readings
         # By pod. The source is not notified of pods that have gone: they are just not probed any more.
         self._memories: TTLCache[str, _Memory] = TTLCache(MAX_REMEMBERED, REMEMBERED_S, timer=clock)
 
@@ -64,11 +72,12 @@ class LogsSource:
 
     async def probe(self, ref: JobRef, rank0: Rank0) -> Outcome:
         """What the log of the present container run shows."""
-        memory = self._memories.get(rank0.pod_uid)
+        memory = self._memories.pop(rank0.pod_uid, None)  # none stays of a reading that is left half way
         if memory is None or memory.attempt != rank0.attempt:
             memory = _Memory(attempt=rank0.attempt)
+        outcome = await self._read(ref, rank0, memory, previous=False)
         self._memories[rank0.pod_uid] = memory  # its time begins anew
-        return await self._read(ref, rank0, memory, previous=False)
+        return outcome
 
     async def final_read(self, ref: JobRef, rank0: Rank0) -> Outcome:
         """What the log of the last container run to end shows. `rank0`: as it is now, after that end.
@@ -88,7 +97,8 @@ class LogsSource:
             return data
         # A part of a line has no end, so fewer line ends than were requested leave room for parts only.
         is_whole = data.count(b"\n") < memory.lines and len(data) < MIN_PART_BYTES
-        outcome = memory.reader.read(data, is_whole=is_whole)
+        steps = memory.reader.steps(data, is_whole=is_whole)
+        outcome = await self._readings.read_in_steps(ref, len(data), steps)
         if memory.lines < MANY_LINES and len(data) < SHORT_ANSWER_BYTES:
             memory.lines = MANY_LINES
         return outcome

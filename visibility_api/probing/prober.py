@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from visibility_api.reports.document import Refused, RetryClass
 from .choice import Choice, options_for
 from .final_reads import EndedAttempt, FinalReads, FinalSource
 from .probe import OnProbe, Source, probe
+from .readings import Readings
 from .schedule import Schedule, Turn
 
 log = structlog.get_logger("visibility.probe")
@@ -51,7 +53,7 @@ class Prober:
     `passive` names the sources that are enabled as well but bring their reports by themselves. A source is
     cut off after `deadline_s` in any case; sources have shorter limits of their own. `on_probe` is called for
     each source tried: source, outcome (Reported, or our reason), its duration and how long after its due time
-    the probe began, in seconds.
+    the probe began, in seconds. What recording takes is charged to `readings`, as reading is by the sources.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class Prober:
         passive: Collection[str] = (),
         deadline_s: float = 60.0,
         on_probe: OnProbe = lambda *_: None,
+        readings: Readings | None = None,
     ) -> None:
         self._sources = sources
+        self._readings = Readings() if readings is None else readings
         self._enabled = frozenset((*sources, *passive))
         self._record = record
         self._now = now
@@ -263,10 +267,13 @@ class Prober:
         )
 
     def _hand_on(self, observation: Observation) -> None:
+        began = time.perf_counter()
         try:
             self._record(observation)
         except Exception as error:  # what one job reports must not take the API from all the others
             log.error("observation not recorded", job=str(observation.ref), **describe_fault(error))
+        finally:
+            self._readings.charge(observation.ref, began)
 
     def _first_probe(self, now: float, interval_s: float) -> float:
         """When to probe first: soon, and evenly spread when there are many, over an interval at most."""

@@ -30,6 +30,7 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.flowcontrol.report_shares import Budgets, Shares
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.errors import ApiError, ClusterError
@@ -38,7 +39,6 @@ from visibility_api.workloads.kind import JobKind
 from .body import Headers
 from .ownership import Membership, Owners
 from .paths import Target, read_claims
-from .shares import Budgets, Shares
 
 log = structlog.get_logger("visibility.pushing")
 
@@ -113,6 +113,7 @@ class Admission:
         is_synced: Callable[[str], bool] = lambda _namespace: True,
         is_watched: Callable[[str], bool] = lambda _namespace: True,
         reviews: ReviewAdmission | None = None,
+        budgets: Budgets | None = None,
         clock: Callable[[], float] = time.monotonic,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
@@ -130,7 +131,7 @@ class Admission:
         self._refusals: TTLCache[tuple[str, bytes], _Refused] = TTLCache(
             MAX_REFUSALS, REFUSED_FOR_S, timer=clock
         )  # by path and credential
-        self._budgets = Budgets(clock=clock)
+        self._budgets = Budgets(clock=clock) if budgets is None else budgets
         self._logged: TTLCache[str, bool] = TTLCache(MAX_LOGGED, LOG_AGAIN_S, timer=clock)  # by reason
 
     async def admit(self, target: Target, headers: Headers, client: str, size: int = 0) -> Grant:

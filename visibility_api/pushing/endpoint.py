@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from visibility_api.errors.status import InternalError, RequestError, TooManyRequests, Unavailable
+from visibility_api.flowcontrol.report_shares import MOST_MS, LoopTurns, expected_ms
 from visibility_api.jobs.completion import has_position
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
@@ -22,7 +23,6 @@ from .body import Bodies, ClientGone, Headers, Receive, check_length
 from .ownership import Membership
 from .paths import Target
 from .payload import read_payload
-from .shares import MOST_MS, PushTurns, expected_ms
 
 SOURCE = "push"
 SWITCHED_OFF = "none"  # of the source annotation: this job's reports are not taken
@@ -57,6 +57,7 @@ class PushEndpoint:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = time.monotonic,
         bodies: Bodies | None = None,
+        turns: LoopTurns | None = None,
     ) -> None:
         self._admission = admission
         self._record = record
@@ -69,7 +70,7 @@ class PushEndpoint:
         self._now = now
         self._clock = clock
         self._bodies = Bodies() if bodies is None else bodies
-        self._turns = PushTurns()
+        self._turns = LoopTurns() if turns is None else turns
 
     async def admit(self, target: Target, headers: Headers, client: str) -> Grant:
         """Authenticates a push; `client` is the caller's address. Raises RequestError."""

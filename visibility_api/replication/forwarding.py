@@ -26,6 +26,7 @@ from visibility_api.errors.status import (
     TooManyRequests,
     Unavailable,
 )
+from visibility_api.flowcontrol.report_shares import Budgets
 from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.responses import read_start
 from visibility_api.models.meta_v1 import Status
@@ -33,7 +34,6 @@ from visibility_api.pushing.admission import Grant
 from visibility_api.pushing.body import Bodies, Headers, NoPlace, Receive, check_length
 from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.paths import Target, find_push, find_target, is_push
-from visibility_api.pushing.shares import Budgets
 
 from .addresses import Address
 from .partitions import partition_of

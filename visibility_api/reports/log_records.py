@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from .document import Refusal
+from .refusals import parse_json
+
 _BEGIN, _LOGGER, _LOGGER_BEFORE = '{"timestamp": "', '", "logger": "', 128
 _HEAD = ("timestamp", "level", "logger", "message")
 _TRACES = ("exception.stacktrace", "code.stacktrace")
@@ -25,10 +28,10 @@ def show_record(line: str) -> list[str]:
     if not is_record(line):
         return [line]
     try:
-        fields = msgspec.json.decode(line, type=dict[str, Any])
+        fields: dict[str, Any] = parse_json(line.encode("utf-8", "replace"))
         timestamp, level, logger, message = (str(fields[name]) for name in _HEAD)
         rest = [f"{name}={_show(value)}" for name, value in fields.items() if name not in _LEFT_OUT]
-    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, KeyError):
+    except (Refusal, msgspec.MsgspecError, RecursionError, ValueError, OverflowError, KeyError):
         return [line]
     text = " ".join((timestamp, level, f"{logger}:", message, *rest))
     traces = [str(fields[name]) for name in _TRACES if name in fields]

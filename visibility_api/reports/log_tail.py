@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,7 @@ from .fields import (
     whole,
 )
 from .log_records import is_record
+from .points import latest
 from .training_document import parse_document
 
 MAX_READ_BYTES = 64 * 1024  # from the end
@@ -68,7 +69,19 @@ class TailReader:
         self._mark = ""  # how the last line that was over began; its time makes it unlike any other
 
     def read(self, data: bytes, *, is_whole: bool) -> Progress | Refused:
+        """What `steps` returns, at once."""
+        steps = self.steps(data, is_whole=is_whole)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                outcome: Progress | Refused = done.value
+                return outcome
+
+    def steps(self, data: bytes, *, is_whole: bool) -> Generator[None, None, Progress | Refused]:
         """The progress that the log has shown so far; `data` is its end, requested with `timestamps=true`.
+        Each step reads what was written between two line ends or redraws. A reader that is left half way is
+        of no further use.
 
         `is_whole`: nothing of the log was left out before `data`. `timestamp` of the progress is what a
         document contains, else the kubelet's time of the last line with progress: by the node's clock, so the
@@ -86,14 +99,15 @@ class TailReader:
         # A line that goes on is read again at the next read, by a reader who has not read it yet.
         over, unfinished = fresh[: fresh.rfind("\n") + 1], fresh[fresh.rfind("\n") + 1 :]
         drawn = deque(_pieces(unfinished), maxlen=MAX_PIECES) if unfinished else ()
-        self._take(deque(_pieces(over), maxlen=MAX_PIECES - len(drawn)), self._lines)
+        yield from self._take(deque(_pieces(over), maxlen=MAX_PIECES - len(drawn)), self._lines)
         if drawn:
-            self._take(drawn, self._lines.copy())
+            yield from self._take(drawn, self._lines.copy())
         return self._fold.result()
 
-    def _take(self, pieces: Iterable[_Piece], lines: LineReader) -> None:
+    def _take(self, pieces: Iterable[_Piece], lines: LineReader) -> Iterator[None]:
         line = None
         for number, written_at, piece in pieces:
+            yield
             if number != line:
                 self._fold.end_line()
                 line = number
@@ -230,7 +244,7 @@ class _Fold:
         points, self._points = list(self._points), deque(maxlen=MAX_POINTS)
         if points[-1].timestamp == report.timestamp:
             points.pop()  # the report itself
-        return replace(report, points=tuple(points)) if points else report
+        return replace(report, points=latest(points)) if points else report
 
     def _time(self) -> datetime | None:
         return self._timestamp or (_kubelets_time(self._written_at) if self._written_at else None)

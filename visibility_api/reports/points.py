@@ -6,6 +6,7 @@ A document's tail of them, `recent` (docs/document.md), is read as hostile bytes
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated
@@ -93,6 +94,14 @@ def read_recent(parsed: object, timestamp: datetime) -> tuple[Point, ...]:
             )
         )
     return tuple(reversed(points))
+
+
+def latest(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Of points in the order of their times the latest, with as many values of metrics as are read."""
+    room, first = MAX_MEASURED, len(points)
+    while first and (room := room - len(points[first - 1].metrics)) >= 0:
+        first -= 1
+    return tuple(points[first:])
 
 
 def _texts(column: list[float | str | None]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Shares out the event loop among those who push: budgets of pods, jobs and namespaces, and turns."""
+"""Shares out the event loop among reports, pushed or probed: budgets of pods, jobs, namespaces, and turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNIT_MS = 0.02  # in which time is counted
 # What each push is charged, refused or not, beside what it takes to read and record it: decryption, headers,
 # answer. 64 KiB take a quarter of a millisecond more.
 PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
-TURN_MS = 1.0  # in one turn of the event loop; the push that exceeds it is the last
+TURN_MS = 1.0  # in one turn of the event loop; the report that exceeds it is the last
 # What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
 # bodies take besides.
 USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 5.0, 1.0 / 65_536
@@ -37,7 +37,7 @@ class Budget(NamedTuple):
 
 
 def _ms(per_s: float, burst: float, whose: str) -> Budget:
-    refusal = f"pushes have used up {whose} {per_s:g} ms of CPU time a second; send smaller reports, or fewer"
+    refusal = f"reports have used up {whose} {per_s:g} ms of CPU time a second; send smaller ones, or fewer"
     return Budget(per_s / UNIT_MS, burst / UNIT_MS, refusal)
 
 
@@ -87,6 +87,17 @@ class Budgets:
             self._bucket(OTHER_RANKS, job_uid),
             self.refusals(namespace),
         )
+
+    async def wait(self, namespace: str) -> None:
+        """Until this namespace's budget of time has room."""
+        budget, now = self._bucket(NAMESPACE, namespace), self._clock()
+        if not budget.take(now):
+            await asyncio.sleep(budget.wait_s(now))
+
+    def charge_probed(self, namespace: str, job_uid: str, ms: float) -> None:
+        """A report that a probe has read took so much of the event loop's time."""
+        for budget, owner in ((JOB, job_uid), (NAMESPACE, namespace)):
+            self._bucket(budget, owner).charge(ms / UNIT_MS)
 
     def refusals(self, namespace: str) -> Bucket:
         """What refusals of this namespace are charged to."""
@@ -143,17 +154,17 @@ def expected_ms(size_bytes: int, least_ms: float) -> float:
     return least_ms + size_bytes * _MOST_MS_PER_BYTE
 
 
-class PushTurns:
-    """In one turn of the event loop pushes worth `TURN_MS` are parsed. Namespaces take turns."""
+class LoopTurns:
+    """In one turn of the event loop reports worth `TURN_MS` are parsed. Namespaces take turns."""
 
     def __init__(self) -> None:
         self._spent_ms = 0.0  # in this turn, and a little in those before
-        # By namespace, the next to be served first: who waits, and how long its push is expected to take.
+        # By namespace, the next to be served first: who waits, and how long its report is expected to take.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._is_due = False  # the next turn is scheduled
 
     async def wait(self, namespace: str, size_bytes: int) -> None:
-        """Returns when a push may be parsed: at once when none waits and this turn has time left."""
+        """Returns when a report may be parsed: at once when none waits and this turn has time left."""
         if self._spent_ms < TURN_MS and not self._queues:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -172,7 +183,7 @@ class PushTurns:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """A new turn: the pushes that waited longest of the namespaces in turn, as many as fit."""
+        """A new turn: the reports that waited longest of the namespaces in turn, as many as fit."""
         self._is_due, self._spent_ms = False, 0.0
         left_ms = TURN_MS
         while self._queues and left_ms > 0:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.errors.status import TooManyRequests
-from visibility_api.pushing.shares import (
+from visibility_api.flowcontrol.report_shares import (
     BUDGETS,
     JOB,
     MS_PER_BYTE,
@@ -20,7 +20,7 @@ from visibility_api.pushing.shares import (
     UNIT_MS,
     Budget,
     Budgets,
-    PushTurns,
+    LoopTurns,
 )
 
 
@@ -145,7 +145,7 @@ async def test_a_pod_that_goes_on_pushing_over_its_rate_is_answered_by_its_share
 
 async def turns_of_pushes(namespaces: str, *, size_bytes: int, ms: float) -> list[list[str]]:
     """The namespaces whose pushes were parsed, by turn of the event loop."""
-    turns, parsed, number = PushTurns(), dict[int, list[str]](), 0
+    turns, parsed, number = LoopTurns(), dict[int, list[str]](), 0
 
     async def push(namespace: str) -> None:
         await turns.wait(namespace, size_bytes)
@@ -179,7 +179,7 @@ async def test_small_pushes_that_wait_are_parsed_several_in_a_turn() -> None:
 
 
 async def test_a_push_that_is_given_up_keeps_no_other_waiting() -> None:
-    turns = PushTurns()
+    turns = LoopTurns()
     turns.spend(1.5)
     gone = asyncio.create_task(turns.wait("a", 0))
     waiting = asyncio.create_task(turns.wait("a", 0))
