@@ -28,6 +28,7 @@ from visibility_api.app.exchange import PIECE_BYTES
 from visibility_api.kubeapi import v1alpha1
 from visibility_api.kubeapi.columns import COLUMNS
 from visibility_api.kubeapi.watch import WatchLimits
+from visibility_api.store.memory import EPOCH_BITS
 
 WATCH = f"{ALL}?watch=true"
 WATCH_LIST = f"{WATCH}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
@@ -109,6 +110,26 @@ async def test_a_revision_that_is_not_ours_has_expired(server: ResourceServer, a
                 },
             }
         ]
+
+
+async def test_a_replica_that_is_behind_ends_the_watch_and_the_client_resumes(
+    server: ResourceServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica has given the revision out. It must not list again for that."""
+    server.put("a")
+    server.store.is_follower = True
+    server.store.advance(newest := (server.store.epoch + 1) << EPOCH_BITS)
+
+    async def not_in_time(_revision: int) -> bool:
+        return False
+
+    monkeypatch.setattr(server.store, "reach", not_in_time)
+    async with server.watch(f"{WATCH}&resourceVersion={newest + 2}") as client:
+        assert await client.rest() == []
+        assert (client.status, client.is_ended) == (200, True)
+    branch = newest | 1 << (EPOCH_BITS - 1)  # of a replica that followed nobody: it never comes
+    async with server.watch(f"{WATCH}&resourceVersion={branch}") as client:
+        assert [each["object"]["code"] for each in await client.rest()] == [410]
 
 
 async def test_the_initial_events_end_with_a_bookmark(server: ResourceServer) -> None:

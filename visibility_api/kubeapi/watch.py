@@ -113,6 +113,8 @@ class Watches:
             try:
                 feed, listing = self._open(resources, namespace, options, request.client)
             except RevisionExpired as error:
+                if self._store.awaits(revision):
+                    return  # this replica is behind: clients resume, here or at another one
                 await send_chunk(error_event(Expired(str(error))))  # clients list again
                 return
             self._feeds.add(feed)

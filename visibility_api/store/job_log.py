@@ -91,6 +91,7 @@ class JobLog:
         for ref in owner:
             self.hand_back(ref)
         self._owner, self._may_write = None, _never
+        self.store.is_follower = True
 
     def recall(self, ref: JobRef) -> tuple[bytes | None, JobHistory | None]:
         """What an earlier owner knew of a job; from now on the present one does."""

@@ -208,10 +208,8 @@ class MemoryStore:
         """Wait until this revision is held: another replica may have given it out a moment ago."""
         if revision <= self._revision:
             return True
-        if not self.is_follower:
-            return False  # this process alone gives revisions out
-        if revision >> EPOCH_BITS > self.epoch + MAX_EPOCHS_AHEAD or len(self._reached) >= MAX_REACHED:
-            return False  # made up, or of another cluster
+        if not self.awaits(revision) or len(self._reached) >= MAX_REACHED:
+            return False  # this process alone gives revisions out; it is made up, or of another cluster
         reached = self._reached.setdefault(revision, asyncio.Event())
         try:
             async with asyncio.timeout(timeout_s):
@@ -222,6 +220,12 @@ class MemoryStore:
             if self._reached.get(revision) is reached and revision > self._revision:
                 del self._reached[revision]
         return True
+
+    def awaits(self, revision: int) -> bool:
+        """Whether another replica may have given out this revision, which is not held here yet."""
+        is_branch = bool(revision >> (EPOCH_BITS - 1) & 1)  # `branch`
+        is_ours = revision >> EPOCH_BITS <= self.epoch + MAX_EPOCHS_AHEAD
+        return self.is_follower and revision > self._revision and is_ours and not is_branch
 
     def put(self, document: JobProgress) -> None:
         """Makes `document` the latest of its job. One that is equal to the latest changes nothing.
