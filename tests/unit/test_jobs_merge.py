@@ -190,6 +190,13 @@ def test_a_push_that_comes_after_the_next_one_changes_nothing(bench: Bench) -> N
     assert bench.last.message == "done"
 
 
+def test_a_push_that_waited_in_a_replica_that_stood_still_changes_nothing(bench: Bench) -> None:
+    """Seen: it went on after a minute, and passed on what pods had sent it meanwhile."""
+    bench.observe(Progress(timestamp=at(70), step=70), source="push")
+    bench.observe(Progress(timestamp=at(10), step=10), source="push")
+    assert bench.last.step == 70
+
+
 def test_a_clock_that_is_set_back_does_not_silence_pushes(bench: Bench) -> None:
     bench.observe(Progress(timestamp=at(3600), step=5), source="push")
     bench.observe(Progress(timestamp=at(6), step=6), source="push")

@@ -39,9 +39,9 @@ ACCELERATORS_STAND = timedelta(minutes=12)  # two rounds in which ranks' files a
 IDLE_PERCENT = 5.0  # below which an accelerator does nothing
 CLOCK_TOLERANCE = timedelta(seconds=5)  # between a node's clock and that of the kubelet on another
 MAX_SKEW = timedelta(seconds=MAX_SKEW_S)
-# A push that a replica passes on may be tried for some seconds, and come after the next one. One that is
-# older by more was written by a clock that has been set back since.
-PASSED_ON_WITHIN = timedelta(seconds=10)
+# A push that a replica passes on may be tried for some seconds, and come after the next one. In a replica
+# that stood still it waits for longer. A clock that was set back is told by the steps, which go on.
+PASSED_ON_WITHIN, STOOD_STILL_WITHIN = timedelta(seconds=10), timedelta(hours=1)
 READ_LATE_S = 60.0  # a report may be as old when it is read, also where probes are frequent
 # A log is read by guess: it does not contradict a position that another source reported so short a while ago.
 POSITION_STANDS = timedelta(minutes=5)
@@ -167,7 +167,9 @@ def _is_overtaken(report: Progress, newest: Progress | None) -> bool:
     """Whether the same process wrote `newest` after it. What it says of its end counts all the same."""
     if newest is None or newest.timestamp is None or report.timestamp is None or report.is_final:
         return False
-    return report.timestamp < newest.timestamp <= report.timestamp + PASSED_ON_WITHIN
+    is_behind = report.step is not None and newest.step is not None and report.step < newest.step
+    within = STOOD_STILL_WITHIN if is_behind else PASSED_ON_WITHIN
+    return report.timestamp < newest.timestamp <= report.timestamp + within
 
 
 def _keep_checkpoint(record: Record, marks: Marks, *, is_next: bool) -> None:
