@@ -42,7 +42,7 @@ from visibility_api.jobs.memory import SavedJob, restore, restore_history, resto
 from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.lease import Lease
+from visibility_api.kube.lease import Lease, LeaseTimes
 from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.ownership import Archive, OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
@@ -59,7 +59,7 @@ from visibility_api.replication.questions import Questions
 from visibility_api.replication.recognition import ReplicaKey, derive_replica_key
 from visibility_api.replication.requests import LogRequests
 from visibility_api.replication.role import Loop, Others, Role
-from visibility_api.replication.shares import Shares
+from visibility_api.replication.shares import LEASE_TIMES, Shares
 from visibility_api.replication.streams import LogStreams
 from visibility_api.rights import Rights, needed_by
 from visibility_api.serving.tls import Pair
@@ -152,7 +152,10 @@ def assemble(
     streams = LogStreams(jobs, epoch=lambda: role.epoch)
 
     def others(peers: PeerClient, _role: Role[OwnersTerm]) -> Others:
-        lease = Lease(clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity)
+        times = LeaseTimes() if nats is None else LEASE_TIMES
+        lease = Lease(
+            clients.cluster, namespace=settings.lease_namespace, name=LEASE, identity=identity, times=times
+        )
 
         def drained(within_s: float) -> Awaitable[None]:
             return pushes.drained(within_s)

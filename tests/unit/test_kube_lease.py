@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from visibility_api.kube.errors import ApiError, Unreachable
-from visibility_api.kube.lease import DURATION_S, MAX_EPOCH, RENEW_WITHIN_S, RETRY_S, Lease
+from visibility_api.kube.lease import DURATION_S, MAX_EPOCH, RENEW_WITHIN_S, RETRY_S, Lease, LeaseTimes
+from visibility_api.replication.shares import HOLD_S, LEASE_TIMES as SHARED_TIMES
 
 
 class FakeApi:
@@ -67,9 +69,32 @@ def clock() -> Clock:
     return Clock()
 
 
-def lease(api: FakeApi, clock: Clock, identity: str, *, at: float = 1.8e9) -> Lease:
+DEFAULT = LeaseTimes()
+
+
+def lease(
+    api: FakeApi,
+    clock: Callable[[], float],
+    identity: str,
+    *,
+    at: float = 1.8e9,
+    times: LeaseTimes = DEFAULT,
+) -> Lease:
     """`at`: seconds since 1970, by the clock of this replica's node."""
-    return Lease(api, namespace="ours", name="the-one", identity=identity, clock=clock, wall_clock=lambda: at)
+    return Lease(
+        api,
+        namespace="ours",
+        name="the-one",
+        identity=identity,
+        times=times,
+        clock=clock,
+        wall_clock=lambda: at,
+    )
+
+
+def test_no_share_outlasts_the_lease_that_it_was_given_under() -> None:
+    assert SHARED_TIMES.renew_within_s + HOLD_S < SHARED_TIMES.duration_s
+    assert SHARED_TIMES.earlier_s > HOLD_S
 
 
 def yes() -> bool:
@@ -161,6 +186,35 @@ async def test_one_that_knows_nothing_leaves_its_predecessor_s_to_a_replica_that
     again, knows = lease(api, clock, "a"), lease(api, clock, "b")
     assert await take(again, may=False) == 0
     assert await take(knows)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+@pytest.mark.parametrize("is_same_process", [True, False])
+async def test_what_an_owner_has_shared_out_is_over_before_its_pod_goes_on(
+    api: FakeApi, clock: Clock, knows: bool, is_same_process: bool
+) -> None:
+    """Seen: its members worked on jobs for a while after the next process of the pod had begun with all."""
+    former, other = lease(api, clock, "a", times=SHARED_TIMES), lease(api, clock, "b", times=SHARED_TIMES)
+    await take(former)
+    clock.now += RENEW_WITHIN_S  # it could not renew it
+    again = former if is_same_process else lease(api, clock, "a", times=SHARED_TIMES)
+    for _ in range(3):
+        assert not await take(again, may=knows)
+        assert not await take(other)
+        clock.now += SHARED_TIMES.earlier_s / 3
+    assert bool(await take(again, may=knows)) is knows
+    assert bool(await take(other)) is not knows
+
+
+async def test_it_is_taken_over_at_once_when_it_ends(api: FakeApi) -> None:
+    clock = asyncio.get_running_loop().time
+    holder, next_ = (
+        lease(api, clock, name, times=LeaseTimes(duration_s=1, renew_within_s=0.5)) for name in "ab"
+    )
+    await take(holder)
+    began = clock()
+    await next_.acquire(may=yes)
+    assert 1.0 <= clock() - began < RETRY_S - 0.5
 
 
 async def test_what_a_former_process_of_the_pod_holds_is_not_renewed(api: FakeApi, clock: Clock) -> None:

@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -54,6 +55,16 @@ class _Lease(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTimes:
+    """In seconds. Each replica takes the duration that the Lease names: that of its holder."""
+
+    duration_s: int = int(DURATION_S)
+    renew_within_s: float = RENEW_WITHIN_S
+    # For so long what an earlier process of this pod holds is another one's.
+    earlier_s: float = 0.0
+
+
 class Lease:
     """`acquire`, then `hold`; `is_held` says at each moment whether this process may act.
 
@@ -67,14 +78,16 @@ class Lease:
         namespace: str,
         name: str,
         identity: str,
+        times: LeaseTimes = LeaseTimes(),
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`identity` names the pod: a process that is started again in it may go on at once."""
+        """`identity` names the pod: a process that is started again in it goes on before the Lease ends."""
         self._client = client
         self._path = f"{LEASES}/namespaces/{quote(namespace)}/leases"
         self._name = name
         self._identity = identity
+        self._times = times
         self._clock = clock
         self._wall_clock = wall_clock
         self._held_until = -math.inf
@@ -117,8 +130,11 @@ class Lease:
             if epoch:
                 log.info("lease acquired", name=self._name, epoch=epoch)
                 return epoch
+            pause_s = RETRY_S * random.uniform(1, 1 + JITTER)
+            if 0 < (left_s := self._anothers_until - self._clock()) < pause_s:
+                pause_s = left_s  # then it ends
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY_S * random.uniform(1, 1 + JITTER)):
+                async with asyncio.timeout(pause_s):
                     await self._hurry.wait()
 
     async def hold(self) -> None:
@@ -170,8 +186,9 @@ class Lease:
             self._seen, self._seen_at = version, began
         lasts_s = float(spec.leaseDurationSeconds or DURATION_S)
         is_ours = spec.holderIdentity == self._identity
-        if not (is_ours or not spec.holderIdentity or began - self._seen_at > lasts_s):
-            self._anothers_until = self._seen_at + lasts_s
+        until = self._seen_at + (self._times.earlier_s if is_ours else lasts_s)
+        if spec.holderIdentity and began < until:
+            self._anothers_until = until
             return 0
         if not may():
             if is_ours:
@@ -194,7 +211,7 @@ class Lease:
             return False
         await self._patch(self._body({"resourceVersion": found.metadata.resourceVersion}))
         if self.is_held:  # else it was stopped, or too late
-            self._held_until = began + RENEW_WITHIN_S
+            self._held_until = began + self._times.renew_within_s
         return True
 
     async def _release(self) -> None:
@@ -221,7 +238,7 @@ class Lease:
 
     def _held(self, began: float, epoch: int) -> None:
         self._epoch = epoch
-        self._held_until = began + RENEW_WITHIN_S
+        self._held_until = began + self._times.renew_within_s
 
     def _next_epoch(self, before: datetime | None, known: int) -> int:
         """The present second, or the next after all that were: clocks of replicas differ, and may be set
@@ -238,7 +255,7 @@ class Lease:
     def _body(self, meta: Mapping[str, str], *, epoch: int | None = None, transitions: int = 0) -> bytes:
         spec: dict[str, object] = {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": int(DURATION_S),
+            "leaseDurationSeconds": self._times.duration_s,
             "renewTime": self._now(),
         }
         if epoch is not None:

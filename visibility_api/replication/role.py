@@ -299,6 +299,7 @@ class Role(Generic[T]):
                     if shares is not None and not leaving.done() and others.lease.is_held:
                         await shares.revoke()  # the next term holds all from its beginning
                     if keeping.done():
+                        log.warning("giving the log up: it cannot be written", epoch=epoch)
                         await others.lease.release()  # another replica may be able to keep it
                     if leaving.done() and others.lease.is_held:
                         await self._give_up(others, tasks)

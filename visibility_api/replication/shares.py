@@ -19,6 +19,7 @@ from isal import isal_zlib
 
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.kube.lease import LeaseTimes
 from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
@@ -30,6 +31,9 @@ log = structlog.get_logger("visibility.replication")
 BEAT_S = 0.5  # between two reports of a member
 HOLD_S = 4.0  # a member holds what it holds for so long after it sent what was answered last
 GONE_S = 6.0  # a member that is silent for so long holds nothing
+# Others own what a writer has shared out within 15 s of its death. Nobody acts on what it gave by then:
+# it gives nothing `renew_within_s` after the last renewal, and what it gave ends HOLD_S later.
+LEASE_TIMES = LeaseTimes(duration_s=12, renew_within_s=7.5, earlier_s=GONE_S)
 # Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
 DELETED_S = 10.0
 STORED_S = 1.0  # until a report is answered that is not stored yet
