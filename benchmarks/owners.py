@@ -1,14 +1,11 @@
-"""What sharing the jobs out among replicas brings, and what it survives.
+"""What sharing the jobs out among replicas brings. What it survives: `owner_faults`.
 
     python -m benchmarks.owners [--jobs 600] [--per-s 120] [--seconds 30] [--replicas 1,2,3]
-                                [--only pushes] [--faults 4]
+                                [--only pushes]
 
 Real servers with their log in a real NATS, beside kubernetes.py. All jobs push at one rate, to all replicas
 in turn; then all are probed by exec at that rate. It tells the rate by the CPU of the busiest replica, and
 what each replica and NATS took until all jobs were known. Nothing is measured before each replica is ready.
-
-With --faults, members and owners are killed, stopped and ended meanwhile. Then: whether each replica
-shows each push that was answered 200, and whether two replicas held a partition at one time, by their logs.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import ssl
 import sys
@@ -30,22 +26,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import uvloop
 
 from tests.e2e.processes import free_port
-from visibility_api.replication.partitions import PARTITIONS, partition_of
+from visibility_api.replication.partitions import PARTITIONS
 
-from . import kubernetes
 from .processes import Server, cpu_s, process, resident_mib
-from .push import BEGAN, STEPS_PER_S, expect_200, message
+from .push import expect_200, message
 from .scale import started_nats
 from .scene import ALL, certificates, fetch, kubeconfig_for, serving
 
 CONNECTIONS = 32  # to each replica
-STOPPED_S = 25.0
 READY_WITHIN_S = 900.0  # 30,000 jobs on a busy machine
 PROGRESS_EVERY_S = 10.0
 _PROBES = re.compile(rb"^visibility_probes_total\{.*\} (\S+)$", re.MULTILINE)
@@ -70,7 +64,7 @@ class Owners:
     kubeconfig: Path
     ca: Path
     flags: tuple[str, ...]
-    nats_pid: int
+    nats_pid: int | None  # of the one that was started here
     replicas: list[Replica] = field(default_factory=list)
 
     async def start(self, replica: Replica) -> None:
@@ -142,22 +136,28 @@ def events_of(log: Path) -> Iterator[tuple[float, bool, set[int]]]:
             at = datetime.fromisoformat(found["timestamp"]).timestamp()
             if found["event"] == "owning the log":
                 yield at, True, set(range(PARTITIONS))
-            elif found["event"] == "giving the log up":
+            elif found["event"].startswith(("giving the log up", "lease lost")):
                 yield at, False, set(range(PARTITIONS))
             elif match := _HELD.match(found["event"]):
                 yield at, match[1] == "taken over", set(found["partitions"])
 
 
 @contextlib.asynccontextmanager
-async def owners(count: int, jobs: int, *sources: str) -> AsyncIterator[Owners]:
+async def owners(
+    count: int, jobs: int, *sources: str, urls: Sequence[str] = (), place: Path | None = None
+) -> AsyncIterator[Owners]:
+    """`urls`: of servers of NATS that form a cluster; else there is one. `place`: for files that are kept."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as name:
-        directory = Path(name)
+        directory = place or Path(name)
         cert, key, ca = certificates(directory)
         tls = ("--cert", str(cert), "--key", str(key))
         kube_port, *ports = (free_port() for _ in range(1 + count))
         kubeconfig = kubeconfig_for(directory, kube_port, ca)
         async with contextlib.AsyncExitStack() as stack:
-            nats_pid, url = await stack.enter_async_context(started_nats(directory))
+            nats_pid = None
+            if not urls:
+                nats_pid, url = await stack.enter_async_context(started_nats(directory))
+                urls = (url,)
             await stack.enter_async_context(
                 process(
                     "benchmarks.kubernetes", "--port", str(kube_port), "--jobs", str(jobs), *tls,
@@ -165,7 +165,8 @@ async def owners(count: int, jobs: int, *sources: str) -> AsyncIterator[Owners]:
                 )
             )  # fmt: skip
             peers = tuple(f"--peers=127.0.0.1:{port}" for port in ports)
-            flags = (*sources, *peers, f"--store={url}", "--store-replicas=1")
+            store = *(f"--store={url}" for url in urls), f"--store-replicas={len(urls)}"
+            flags = (*sources, *peers, *store)
             found = Owners(
                 directory=directory, tls=tls, kubeconfig=kubeconfig, ca=ca, flags=flags, nats_pid=nats_pid
             )
@@ -212,10 +213,10 @@ async def reported(replica: Replica, ca: Path) -> int:
 async def used_by(at: Owners) -> str:
     """CPU and memory of each process, since its start."""
     pids = [each.server.pid for each in at.running if each.server is not None]
-    return ", ".join(
-        f"{name} {cpu_s(pid):.1f} CPU-s {resident_mib(pid):.0f} MiB"
-        for name, pid in [*((f"replica {n}", pid) for n, pid in enumerate(pids, 1)), ("NATS", at.nats_pid)]
-    )
+    named = [(f"replica {number}", pid) for number, pid in enumerate(pids, 1)]
+    if at.nats_pid is not None:
+        named.append(("NATS", at.nats_pid))
+    return ", ".join(f"{name} {cpu_s(pid):.1f} CPU-s {resident_mib(pid):.0f} MiB" for name, pid in named)
 
 
 async def _ended(replica: Replica) -> None:
@@ -230,9 +231,6 @@ class Pods(threading.Thread):
         self._at, self._jobs, self._per_s = at, jobs, per_s
         self._ends = threading.Event()
         self.pushed = self.refused = 0
-        self.acknowledged = [0] * jobs  # steps
-        self.answered = [time.monotonic()] * jobs
-        self.longest_s = [0.0] * jobs  # between two answers of 200
 
     def run(self) -> None:
         context = ssl.create_default_context(cafile=self._at.ca)
@@ -263,8 +261,7 @@ class Pods(threading.Thread):
                     if connection is None:
                         raw = socket.create_connection(("127.0.0.1", next(ports)), timeout=6)
                         connection = context.wrap_socket(raw, server_hostname="localhost")
-                    now = datetime.now(UTC)
-                    connection.sendall(message(number, now))
+                    connection.sendall(message(number, datetime.now(UTC)))
                     expect_200(connection)
                 except (OSError, RuntimeError, ValueError):
                     self.refused += 1
@@ -274,10 +271,6 @@ class Pods(threading.Thread):
                     self._ends.wait(0.2)
                     continue
                 self.pushed += 1
-                self.acknowledged[number] = int(STEPS_PER_S * (now - BEGAN).total_seconds())
-                at = time.monotonic()
-                self.longest_s[number] = max(self.longest_s[number], at - self.answered[number])
-                self.answered[number] = at
                 break
         if connection is not None:
             connection.close()
@@ -351,110 +344,7 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
         return rate / max(cores)
 
 
-async def faults(count: int, jobs: int, per_s: float, rounds: int) -> bool:
-    async with owners(count, jobs, "--sources=push") as at:
-        pods = Pods(at, jobs, per_s)
-        pods.start()
-        away: list[tuple[Path, float, float]] = []  # logs of those that were stopped, from when until when
-        try:
-            await asyncio.sleep(2.0 * jobs / per_s + 2.0)
-            pods.longest_s = [0.0] * jobs
-            for number in range(rounds):
-                owns = [await _owns(each, at.ca) for each in at.running]
-                who = at.running[owns.index(number % 2 == 1)]  # a member, then the owner of the log
-                how = ("killed", "ended in order", "stopped")[number // 2 % 3]
-                what = f"{'owner of the log' if number % 2 else 'member'} {how}"
-                began = time.time()
-                if how == "stopped":
-                    assert who.server is not None
-                    os.kill(who.server.pid, signal.SIGSTOP)
-                    stopped, who.server = who.server, None
-                    took_s = await at.until_shared()
-                    await asyncio.sleep(max(0.0, STOPPED_S - took_s))
-                    os.kill(stopped.pid, signal.SIGCONT)
-                    away.append((who.logs[-1], began, time.time()))
-                    who.server = stopped
-                else:
-                    await at.end(who, signal.SIGKILL if how == "killed" else signal.SIGTERM)
-                    away.append((who.logs[-1], began if how == "killed" else time.time(), float("inf")))
-                    took_s = await at.until_shared()
-                    await at.start(who)
-                longest_s, pods.longest_s = max(pods.longest_s), [0.0] * jobs
-                late_s = longest_s - jobs / per_s
-                print(f"{what}: all owned after {took_s:.1f} s, a push was {late_s:.1f} s late", flush=True)
-                await asyncio.sleep(15.0)
-        finally:
-            await asyncio.to_thread(pods.end)
-        await asyncio.sleep(3.0)
-        lost = [await _lost(each, at.ca, pods) for each in at.running]
-        twice, unowned_s = owned(at, away)
-        print(
-            f"{rounds} faults: {pods.pushed} pushes were answered 200, {pods.refused} were not; of those "
-            f"acknowledged the replicas lack {lost}; partitions held twice: {twice or 'none'}; none was "
-            f"nobody's for longer than {unowned_s:.1f} s",
-            flush=True,
-        )
-        return not any(lost) and not twice
-
-
-async def _owns(replica: Replica, ca: Path) -> bool:
-    assert replica.server is not None
-    for _ in range(10):
-        with contextlib.suppress(RuntimeError):  # with very many jobs its token's review takes long at first
-            return b"visibility_log_owner 1.0" in await fetch(replica.server, ca, "/metrics")
-        await asyncio.sleep(1.0)
-    raise RuntimeError(f"the replica on port {replica.port} shows no metrics")
-
-
-async def _lost(replica: Replica, ca: Path, pods: Pods) -> int:
-    """Jobs of which this replica shows an older step than was acknowledged."""
-    assert replica.server is not None
-    shown = {
-        (item["metadata"]["namespace"], item["metadata"]["name"]): item["status"]
-        .get("steps", {})
-        .get("current", 0)
-        for item in json.loads(await fetch(replica.server, ca, ALL))["items"]
-    }
-    lost = 0
-    for number, step in enumerate(pods.acknowledged):
-        found = shown.get((kubernetes.namespace(number), kubernetes.job_name(number)), 0)
-        if found < step:
-            lost += 1
-            partition = partition_of("trainjobs", kubernetes.namespace(number), kubernetes.job_name(number))
-            at = (BEGAN + timedelta(seconds=step / STEPS_PER_S)).time()
-            print(f"job {number} of partition {partition}: step {found}, not {step} of {at}", flush=True)
-    return lost
-
-
-def owned(at: Owners, away: Sequence[tuple[Path, float, float]]) -> tuple[list[str], float]:
-    """By the logs: partitions that two replicas held at one time, and the longest time that one was nobody's.
-
-    One that was stopped holds nothing meanwhile: it says so when it goes on, and writes nothing before."""
-    spans: dict[int, list[tuple[float, float, Path]]] = {}
-    for replica in at.replicas:
-        for log in replica.logs:
-            begun: dict[int, float] = {}
-            ends = [(start, False, set(range(PARTITIONS))) for of, start, _ in away if of == log]
-            for moment, is_taken, partitions in sorted([*events_of(log), *ends], key=lambda each: each[0]):
-                for each in partitions:
-                    if is_taken:
-                        begun.setdefault(each, moment)
-                    elif each in begun:
-                        spans.setdefault(each, []).append((begun.pop(each), moment, log))
-            for each, moment in begun.items():
-                spans.setdefault(each, []).append((moment, float("inf"), log))
-    found, longest_s = [], 0.0
-    for number, all_ in spans.items():
-        for (_, end, one), (begin, _, other) in itertools.pairwise(sorted(all_, key=lambda span: span[0])):
-            longest_s = max(longest_s, begin - end)
-            if begin < end and one != other:
-                found.append(f"{number}: {one.parent} until {end:.3f}, {other.parent} from {begin:.3f}")
-    return found, longest_s
-
-
-async def run(given: argparse.Namespace) -> bool:
-    if given.faults:
-        return await faults(3, given.jobs, given.per_s, given.faults)
+async def run(given: argparse.Namespace) -> None:
     for name, measure in {"pushes": throughput, "probes": probing}.items():
         if given.only not in (None, name):
             continue
@@ -464,7 +354,6 @@ async def run(given: argparse.Namespace) -> bool:
             f"{count} replicas {rate / rates[0]:.2f} x" for count, rate in zip(counts, rates, strict=True)
         ]
         print(f"{name}, of {counts[0]}:", ", ".join(told), flush=True)
-    return True
 
 
 def main() -> int:
@@ -474,8 +363,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--replicas", default="1,2,3", help="how many, one run each")
     parser.add_argument("--only", choices=("pushes", "probes"))
-    parser.add_argument("--faults", type=int, default=0)
-    return 0 if uvloop.run(run(parser.parse_args())) else 1
+    uvloop.run(run(parser.parse_args()))
+    return 0
 
 
 if __name__ == "__main__":
