@@ -45,7 +45,7 @@ async def fetch(server: Server, ca: Path, path: str, *, token: str = kubernetes.
     writer.close()
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
-        raise RuntimeError(f"GET {path}: {head.splitlines()[0].decode()} {body[:300]!r}")
+        raise RuntimeError(f"GET {path}: {head.splitlines()[0].decode()} {body[:2000]!r}")
     return body
 
 

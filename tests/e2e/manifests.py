@@ -67,6 +67,16 @@ def apply_rights(
             admin.apply(path_of(thing), thing)
 
 
+def allow_lease(admin: Api, namespace: str) -> None:
+    """A namespace in which replicas may have a Lease of their own, beside those in `NAMESPACE`."""
+    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    admin.apply(path_of(made), made)
+    for thing in read_manifests():
+        if thing["kind"] in ("Role", "RoleBinding") and thing["metadata"]["name"].endswith(":lease"):
+            there = thing | {"metadata": thing["metadata"] | {"namespace": namespace}}
+            admin.apply(path_of(there), there)
+
+
 @contextlib.contextmanager
 def without(admin: Api, component: str) -> Iterator[None]:
     """Meanwhile the server has not the rights of that component in any namespace."""

@@ -1,18 +1,20 @@
-"""A TCP relay in front of an API server, so that a test can cut what passes through."""
+"""A TCP relay in front of servers, as a Service is, so that a test can cut what passes through."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 
 _CHUNK_BYTES = 64 * 1024
 
 
 class TcpProxy:
-    """Relays loopback connections to `target_port`. TLS passes through untouched."""
+    """Relays loopback connections to `targets`, ports, in turn; one that does not listen is passed by. TLS
+    passes through untouched."""
 
-    def __init__(self, target_port: int) -> None:
-        self._target_port = target_port
+    def __init__(self, *targets: int) -> None:
+        self._targets = deque(targets)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._is_refusing = False
@@ -49,7 +51,7 @@ class TcpProxy:
         try:
             if self._is_refusing:
                 return
-            upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._target_port)
+            upstream_reader, upstream = await self._connect()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._pump(reader, upstream))
                 group.create_task(self._pump(upstream_reader, writer))
@@ -60,6 +62,14 @@ class TcpProxy:
             for side in (writer, upstream):
                 if side is not None:
                     side.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(len(self._targets) - 1):
+            self._targets.rotate(-1)
+            with contextlib.suppress(ConnectionRefusedError):
+                return await asyncio.open_connection("127.0.0.1", self._targets[0])
+        self._targets.rotate(-1)
+        return await asyncio.open_connection("127.0.0.1", self._targets[0])
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while data := await source.read(_CHUNK_BYTES):

@@ -25,6 +25,7 @@ from tests.e2e.manifests import (
     NAMESPACE,
     SERVICE_ACCOUNT,
     SERVICE_NAME,
+    allow_lease,
     apply_rights,
     register,
     server_flags,
@@ -48,11 +49,15 @@ class VisibilityServer:
     this one. `components`: of deploy/components; their rights are not taken back. `probe_interval_s` None:
     the default of the flag. `beside`: another replica, which has the same certificate, and whose address
     this one is told. `program`: Python's arguments before the server's; `flags`: more of the server's. `way`:
-    to kube-apiserver, in place of a proxy of its own."""
+    to kube-apiserver, in place of a proxy of its own.
+
+    With --store=nats of the suite it is three replicas that share the jobs by a log in NATS, unless a test
+    starts replicas itself. The aggregator and pods reach them in turn, as by a Service. `get`, `metrics` and
+    `document` are those of the first one."""
 
     kinds: ConfigMapDirectory  # of --kinds, where that is given
     stores: ClassVar[Sequence[str]] = ()  # URLs of NATS, with --store=nats of the suite
-    _logs = 0  # that were begun there
+    _groups = 0  # of replicas that have a log there
 
     def __init__(
         self,
@@ -77,6 +82,9 @@ class VisibilityServer:
         self.url = f"https://127.0.0.1:{self.port}"
         self._beside = beside
         self.log_name = beside.log_name if beside else ""
+        is_alone = beside is None and not any(each.startswith("--peers") for each in flags)
+        self._is_shared = bool(self.stores) and is_alone  # among three replicas
+        ports = [self.port, free_port(), free_port()] if self._is_shared else [self.port]
         self._program, self._flags = program, flags
         self.authority: Authority = beside.authority if beside else Authority(directory, "visibility")
         self._serving: KeyPair = (
@@ -92,17 +100,34 @@ class VisibilityServer:
         # The stand-in has no priority and fairness, which only kube-apiserver itself applies (P16).
         skipped = {"FlowSchema", "PriorityLevelConfiguration"} if cluster.kind == "local" else set()
         apply_rights(cluster.admin, components, skipped_kinds=frozenset(skipped))
+        self._lease_namespace = NAMESPACE
+        if self.stores and not self.log_name:
+            VisibilityServer._groups += 1
+            self.log_name = f"log-{VisibilityServer._groups}"
+            if self._is_shared:  # other servers run beside it, with logs of their own
+                self._lease_namespace = f"{NAMESPACE}-{VisibilityServer._groups}"
+                allow_lease(cluster.admin, self._lease_namespace)
         url = f"https://127.0.0.1:{self._proxy.port}"
         kubeconfig = service_account_kubeconfig(
             cluster, directory, url=way.url if way else url, ca_file=way.ca_file if way else None
         )
-        self._daemon = Daemon(
-            "visibility-api",
-            self._argv(kubeconfig),
-            log=directory / "visibility-api.log",
-            env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
-        )
-        self._daemon.start()
+        self._daemons = [
+            Daemon(
+                "visibility-api",
+                self._argv(kubeconfig, port),
+                log=directory / f"visibility-api{f'-{number}' if number else ''}.log",
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
+            )
+            for number, port in enumerate(ports)
+        ]
+        self._ports = ports
+        self._daemon = self._daemons[0]
+        self._front = TcpProxy(*ports) if self._is_shared else None  # as a Service is
+        if self._front is not None:
+            self._loop.call(self._front.start())
+            self.url = f"https://127.0.0.1:{self._front.port}"
+        for each in self._daemons:
+            each.start()
         try:
             self.wait_ready()
             if is_registered:
@@ -113,7 +138,8 @@ class VisibilityServer:
 
     def register(self) -> None:
         """Let the aggregator forward to this server, whichever was there before."""
-        register(self._cluster.admin, port=self.port, ca_bundle=self.authority.bundle.read_bytes())
+        port = self._front.port if self._front is not None else self.port
+        register(self._cluster.admin, port=port, ca_bundle=self.authority.bundle.read_bytes())
         self.wait_available()
 
     def stop(self) -> int:
@@ -122,22 +148,25 @@ class VisibilityServer:
         Fails if a secret is in its log or its metrics.
         """
         pair = self._cluster.admin_pair
-        with contextlib.suppress(httpx.TransportError):  # some tests have ended it
-            assert_untold(self.get("/metrics", cert=pair).text, where="metrics")
-        exit_code = self._daemon.stop(grace_s=END_WAIT_S)
+        for port in self._ports:
+            with contextlib.suppress(httpx.TransportError):  # some tests have ended it
+                assert_untold(self.get("/metrics", cert=pair, port=port).text, where="metrics")
+        exit_codes = [each.stop(grace_s=END_WAIT_S) for each in self._daemons]
         assert_untold(self.log_text(), where="the server's log")
-        self._loop.call(self._proxy.stop())
+        for proxy in filter(None, (self._proxy, self._front)):
+            self._loop.call(proxy.stop())
         self._loop.stop()
-        return exit_code
+        return next((each for each in exit_codes if each), 0)
 
     def restart(self) -> None:
-        """The process ends in order and a new one takes its place, on the same port."""
-        assert self._daemon.stop(grace_s=END_WAIT_S) == 0, f"not in order: {self._daemon.log_tail()}"
-        self._daemon.start()
-        self.wait_ready()
+        """The process ends in order and a new one takes its place, on the same port; replicas in turn."""
+        for each in self._daemons:
+            assert each.stop(grace_s=END_WAIT_S) == 0, f"not in order: {each.log_tail()}"
+            each.start()
+            self.wait_ready()
 
     def kill(self) -> None:
-        """The process dies at once, and a new one takes its place, on the same port."""
+        """The process dies at once, and a new one takes its place, on the same port; of replicas one."""
         self._daemon.kill()
         self._daemon.start()
         self.wait_ready()
@@ -156,12 +185,13 @@ class VisibilityServer:
         return self._daemon.pid
 
     def check_alive(self) -> None:
-        self._daemon.check_alive()
+        for each in self._daemons:
+            each.check_alive()
 
     def wait_ready(self) -> None:
         def ready() -> bool:
-            self._daemon.check_alive()
-            return self.get("/readyz").status_code == 200
+            self.check_alive()
+            return all(self.get("/readyz", port=port).status_code == 200 for port in self._ports)
 
         wait_until(ready, what="the server's /readyz is ok")
 
@@ -179,7 +209,7 @@ class VisibilityServer:
             wait_until(known, what=what)
 
     def _is_available(self) -> bool:
-        self._daemon.check_alive()
+        self.check_alive()
         conditions = self._cluster.admin.get(APISERVICE_PATH).get("status", {}).get("conditions", [])
         verdict = next((each for each in conditions if each["type"] == "Available"), None)
         assert verdict is not None
@@ -220,8 +250,9 @@ class VisibilityServer:
         cert: tuple[Path, Path] | None = None,
         token: str | None = None,
         headers: Sequence[tuple[str, str]] = (),
+        port: int | None = None,
     ) -> httpx.Response:
-        """Ask the server itself, past the aggregator."""
+        """Ask the server itself, past the aggregator; `port`: of another replica than the first."""
         context = ssl.create_default_context(cafile=str(self.authority.bundle))
         if cert is not None:
             context.load_cert_chain(*cert)
@@ -229,7 +260,7 @@ class VisibilityServer:
         if token is not None:
             sent.append(("Authorization", f"Bearer {token}"))
         with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE_S) as client:
-            return client.get(self.url + path, headers=sent)
+            return client.get(f"https://127.0.0.1:{port or self.port}{path}", headers=sent)
 
     def issue_ingress(self, name: str = INGRESS) -> tuple[Path, Path]:
         """A client certificate of the trusted proxy's CA: files of certificate and key."""
@@ -237,15 +268,16 @@ class VisibilityServer:
 
     def forget_peak_memory(self) -> int:
         """Let the peak begin at what the process has now, and return that (proc_pid_clear_refs(5))."""
-        Path(f"/proc/{self._daemon.pid}/clear_refs").write_text("5")
+        for each in self._daemons:
+            Path(f"/proc/{each.pid}/clear_refs").write_text("5")
         return self.peak_memory_bytes()
 
     def peak_memory_bytes(self) -> int:
-        """The most memory the process has had at one time (VmHWM)."""
-        status = Path(f"/proc/{self._daemon.pid}/status").read_text()
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) * 1024
+        """The most memory the process has had at one time (VmHWM); of replicas the sum."""
+        statuses = "".join(Path(f"/proc/{each.pid}/status").read_text() for each in self._daemons)
+        found = re.findall(r"^VmHWM:\s+(\d+) kB$", statuses, re.MULTILINE)
+        assert len(found) == len(self._daemons)
+        return sum(map(int, found)) * 1024
 
     def metrics(self, name: str) -> dict[str, float]:
         """The value of each sample of that metric, by its labels as they are written."""
@@ -265,9 +297,10 @@ class VisibilityServer:
         return found
 
     def log_text(self) -> str:
-        return self._daemon.log.read_text(errors="replace")
+        """Of all replicas."""
+        return "".join(each.log.read_text(errors="replace") for each in self._daemons)
 
-    def _argv(self, kubeconfig: Path) -> list[str]:
+    def _argv(self, kubeconfig: Path, port: int) -> list[str]:
         peers = [f"--peers=127.0.0.1:{self._beside.port}"] if self._beside else []
         return [
             *(sys.executable, *self._program, "serve"),
@@ -275,7 +308,7 @@ class VisibilityServer:
             *("--authentication-kubeconfig", str(kubeconfig)),
             *("--authorization-kubeconfig", str(kubeconfig)),
             *("--bind-address", "127.0.0.1"),
-            *("--secure-port", str(self.port)),
+            *("--secure-port", str(port)),
             *("--tls-cert-file", str(self._serving.cert)),
             *("--tls-private-key-file", str(self._serving.key)),
             *self._pace_flags(),
@@ -292,14 +325,11 @@ class VisibilityServer:
         ]
 
     def _store_flags(self) -> list[str]:
-        """With --store=nats of the suite: a log for each group of replicas. A server by itself has none: with
-        a log it takes the Lease, and several such servers would wait for each other."""
-        if not self.stores or not (self._beside or any(each.startswith("--peers") for each in self._flags)):
+        """With --store=nats of the suite: a log for each group of replicas."""
+        if not self.stores:
             return []
-        if not self.log_name:
-            VisibilityServer._logs += 1
-            self.log_name = f"log-{VisibilityServer._logs}"
-        return [*(f"--store={url}" for url in self.stores), f"--store-name={self.log_name}"]
+        stores = (f"--store={url}" for url in self.stores)
+        return [*stores, f"--store-name={self.log_name}", f"--lease-namespace={self._lease_namespace}"]
 
     def _pace_flags(self) -> list[str]:
         if self._probe_interval_s is None:
