@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from tests.certificates import Authority
 from tests.jobs import RANK0, T0
@@ -103,8 +104,8 @@ class Term:
 
 
 class Replica:
-    def __init__(self, location: Location, lease: Lease) -> None:
-        self.log = JobLog(MemoryStore(base_revision=1))
+    def __init__(self, location: Location, lease: Lease, *, max_changes: int = 10_000) -> None:
+        self.log = JobLog(MemoryStore(base_revision=1, max_changes=max_changes))
         self.client = NatsClient(location)
         self.place = Place(f"{id(self):x}")
         self.held = held = lease.of(self)
@@ -224,6 +225,30 @@ async def test_a_follower_has_what_the_owner_has_whenever_it_comes(nats: NatsSer
             feed = follower.log.store.watch("trainjobs", since)  # begun on the owner
             batch = await feed.next_batch()
             assert [change.type for change in batch.changes][:1] == ["MODIFIED"]
+
+
+async def test_changes_that_memory_holds_no_more_reach_followers_and_the_owner_stays(
+    nats: NatsServers,
+) -> None:
+    """As 30,000 jobs that become known at once."""
+    lease, place = Lease(), place_of(nats)
+    async with Replica(place, lease, max_changes=40).running() as owner:
+        await owner.owning()
+        await owner.report("leaves", 1)
+        async with Replica(place, lease).running() as follower:
+            await until(lambda: "leaves" in follower.shown())
+            assert owner.role.term is not None
+            term, tracker = owner.role.term, owner.role.term.tracker
+            for number in range(700):
+                tracker.job_changed(job(f"job-{number}"))
+            tracker.job_gone(ref("leaves"))
+            tracker.job_gone(ref("job-5"))
+            for number in range(6, 60):
+                tracker.job_changed(structs.replace(job(f"job-{number}"), phase=Phase.SUCCEEDED))
+            await owner.report("last", 1)
+            await until(same(owner, follower))
+            assert len(follower.shown()) == 700
+            assert owner.role.term is term
 
 
 async def test_a_new_owner_with_an_empty_disk_goes_on_where_the_last_one_was_killed(

@@ -298,7 +298,8 @@ class NatsLog:
         if news is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_S):
-                    await self._write(news)
+                    while news.is_due and await self._write(news):
+                        pass
         self._is_over = True
         if self._streams is None:
             await release()
@@ -329,12 +330,8 @@ class NatsLog:
             while True:
                 is_end = is_last and not place.unsent
                 if not place.unsent:
-                    self._sending, before = set(news.gained), news.revision
-                    pieces = news.take(is_last=is_last)
-                    if pieces is None:
-                        log.error("log not kept: it is further behind than memory reaches")
-                        place.news, place.sequence = None, 0  # memory and log differ: it is read anew
-                        return False
+                    before, pieces = news.revision, news.take(is_last=is_last)
+                    self._sending = news.taken
                     *parts, last = _parts(pieces)
                     place.unsent.extend(self._message(each, before) for each in parts)
                     place.unsent.append(self._message(last, news.revision))
@@ -518,7 +515,8 @@ class NatsLog:
         return (self._client.max_bytes - 16 * 1024) // 2
 
     def _every(self) -> list[JobRef]:
-        return list(dict.fromkeys((*self._log, *self._log.store.refs())))
+        shown = (each.document.job.ref for each in self._log.store.entries())
+        return list(dict.fromkeys((*self._log, *shown)))
 
 
 def key_of(ref: JobRef) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
+from operator import attrgetter
 
 import structlog
 
 from visibility_api.errors.text import describe_fault
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Addition
+from visibility_api.store import Change
 from visibility_api.store.job_log import JobLog
 
 from .frames import MAX_FRAME_BYTES, Advanced, Beat, Changed, Kept, encode
 
 log = structlog.get_logger("visibility.replication")
 
-MAX_CHANGES = 256  # of one piece: between two, other tasks have their turn
+MAX_CHANGES = 256  # of documents, and as many of states, taken at once: other tasks have their turn
 
 
 class News:
@@ -27,17 +31,26 @@ class News:
         self._log = jobs
         self._max_bytes = max_bytes
         self.revision = revision
-        self.gained: dict[JobRef, list[Addition]] = {}  # jobs that have changed, with their new points
+        # Jobs that have changed, by the first change that was not taken: its position, and the new points.
+        self.gained: dict[JobRef, tuple[int, list[Addition]]] = {}
+        self.taken: set[JobRef] = set()  # jobs of the frames that were taken last
         self.position = self.sent = 0  # counts changes: those that there were, those that were taken
         self.wake = asyncio.Event()
+        self._deleted: list[Change] = []  # that may not be sent
+        self._skipped: deque[Change] = (
+            deque()
+        )  # in place of changes that memory holds no more, and to be sent
 
     def changed(self, ref: JobRef, points: Sequence[Addition]) -> None:
-        self.gained.setdefault(ref, []).extend(points)
         self.position += 1
+        self.gained.setdefault(ref, (self.position, []))[1].extend(points)
         self.wake.set()
 
     def gone(self, ref: JobRef) -> None:
         self.gained.pop(ref, None)
+        last = self._log.store.log_after(self._log.store.revision - 1)
+        if last and last[0].type == "DELETED" and last[0].entry.document.job.ref == ref:
+            self._deleted.append(last[0])
         self.position += 1
         self.wake.set()
 
@@ -52,29 +65,41 @@ class News:
         saved = None if history is None else history.save()
         return encode(Kept(ref=ref, state=self._state(ref), history=saved), self._max_bytes)
 
-    def take(self, *, is_last: bool = False) -> list[bytes] | None:
-        """Frames, the last one a Beat. None if the store does not hold all of it any more."""
+    def take(self, *, is_last: bool = False) -> list[bytes]:
+        """Frames, the last one a Beat. `wake` is set if more is due."""
         store = self._log.store
-        changes = store.log_after(self.revision)
-        if changes is None:
-            return None
-        pieces = [
-            encode(
-                Changed(type=each.type, revision=each.revision, document=each.entry.document), self._max_bytes
+        self.taken = set()
+        pieces = []
+        for each in self._changes():
+            document, self.revision = each.entry.document, each.revision
+            self.taken.add(document.job.ref)
+            pieces.append(
+                encode(Changed(type=each.type, revision=each.revision, document=document), self._max_bytes)
             )
-            for each in changes[:MAX_CHANGES]
-        ]
-        if len(changes) > MAX_CHANGES:
-            self.revision = changes[MAX_CHANGES - 1].revision
+        if not self._skipped and store.log_after(self.revision) == []:
+            self.revision = store.revision
+            self._deleted.clear()
+            for ref in list(islice(self.gained, MAX_CHANGES)):
+                _, points = self.gained.pop(ref)
+                self.taken.add(ref)
+                advanced = Advanced(ref=ref, state=self._state(ref), points=tuple(points))
+                pieces.append(encode(advanced, self._max_bytes))
+            first_left = next(iter(self.gained.values()), (self.position + 1, []))[0]
+            self.sent = first_left - 1
+        if self.is_due:
             self.wake.set()
-            return [*pieces, encode(self.beat())]
-        gained, self.gained = self.gained, {}
-        for ref, points in gained.items():
-            advanced = Advanced(ref=ref, state=self._state(ref), points=tuple(points))
-            pieces.append(encode(advanced, self._max_bytes))
-        self.revision = store.revision
-        self.sent = self.position
-        return [*pieces, encode(self.beat(is_last=is_last))]
+        return [*pieces, encode(self.beat(is_last=is_last and not self.is_due))]
+
+    def _changes(self) -> Sequence[Change]:
+        """The next ones. Of changes that memory holds no more, each job's latest at its revision is left."""
+        store = self._log.store
+        if not self._skipped:
+            if (found := store.log_after(self.revision)) is not None:
+                return found[:MAX_CHANGES]
+            present = (Change(type="MODIFIED", entry=each, previous=None) for each in store.entries())
+            left = [each for each in (*present, *self._deleted) if each.revision > self.revision]
+            self._skipped.extend(sorted(left, key=attrgetter("revision")))
+        return [self._skipped.popleft() for _ in range(min(MAX_CHANGES, len(self._skipped)))]
 
     def beat(self, *, is_last: bool = False) -> Beat:
         return Beat(

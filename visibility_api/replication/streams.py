@@ -191,9 +191,6 @@ class _Stream:
                 await asyncio.sleep(GATHER_S)
             news.wake.clear()
             pieces = news.take(is_last=self._is_last)
-            if pieces is None:
-                log.warning("follower cut: it is further behind than the log reaches")
-                return
             await write(b"".join(pieces))
             if not self.is_in_sync and not news.wake.is_set():
                 self.is_in_sync = self.was_in_sync = True

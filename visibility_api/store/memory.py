@@ -163,12 +163,18 @@ class MemoryStore:
                 self.put(shown(entry.document))
 
     def apply(self, type_: ChangeType, revision: int, document: JobProgress) -> None:
-        """A follower's: what the owner's log says next. Raises ValueError for a revision out of order."""
+        """A follower's: what the owner's log says next, which may leave changes of the job out. Raises
+        ValueError for a revision out of order."""
         if revision <= self._revision:
             raise ValueError(f"revision {revision} is not after {self._revision}")
         ref = document.job.ref
         state, key = self._of(ref.resource), (ref.namespace, ref.name)
         held = state.entries.get(key)
+        if type_ != "DELETED":
+            type_ = "MODIFIED" if held is not None and held.document.job.ref.uid == ref.uid else "ADDED"
+        elif held is None:
+            self._advance(revision)
+            return
         state.is_ordered &= held is not None
         self._step(state, type_, document, previous=held, revision=revision)
         if type_ == "DELETED":
@@ -199,10 +205,10 @@ class MemoryStore:
             entry for state in self._resources.values() for entry in state.past_listing(None, base).entries
         ]
 
-    def refs(self) -> Iterator[JobRef]:
-        """Of every job that has a document now."""
+    def entries(self) -> Iterator[Entry]:
+        """Of every job now, in no order."""
         for state in self._resources.values():
-            yield from (entry.document.job.ref for entry in state.entries.values())
+            yield from state.entries.values()
 
     async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
         """Wait until this revision is held: another replica may have given it out a moment ago."""
