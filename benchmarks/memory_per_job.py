@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.replicated_jobs import JOBS as BATCH_JOBS, JOBSETS, PODS, JobSet
 from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
-from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import Inventory

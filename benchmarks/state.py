@@ -20,13 +20,13 @@ from pathlib import Path
 import uvloop
 from msgspec.structs import replace
 
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.memory import SavedJob, save
 from visibility_api.jobs.observation import Observation
 from visibility_api.jobs.tracker import Tracker
 from visibility_api.kinds.replicated_jobs import JOBS as BATCH_JOBS, JOBSETS, PODS, JobSet
 from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
-from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress
 from visibility_api.reports.training_document import parse_document
 from visibility_api.store.memory import MemoryStore

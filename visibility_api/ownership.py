@@ -26,6 +26,7 @@ from visibility_api.auth.token_review import TokenReviewer
 from visibility_api.errors.text import describe_fault
 from visibility_api.events.announcer import Announcer
 from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Addition, Observation
@@ -33,7 +34,6 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.job_records import encode_log, encode_record
 from visibility_api.probing.causes import FailureLogs
@@ -147,9 +147,10 @@ class OwnersTerm:
         await self.upstreams.listed()
         await watch.run()
 
-    def adopt(self) -> None:
+    async def adopt(self) -> None:
+        """Continue with all jobs as they were published last."""
         for resource in self.kinds.resources:
-            for entry in self.jobs.store.list(resource.plural).entries:
+            async for entry in in_slices(self.jobs.store.list(resource.plural).entries):
                 self._adopt(entry.document)
 
     def _adopt(self, document: JobProgress) -> None:

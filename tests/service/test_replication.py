@@ -302,7 +302,7 @@ async def test_a_watch_on_a_follower_goes_on_when_the_jobs_change_hands(
             await until(lambda: other.log.is_complete and third.log.is_complete)
             feed = third.log.store.watch("trainjobs", third.log.store.revision)
         owner.epoch = None
-        owner.log.disown()
+        await owner.log.disown()
         owner.streams.close()
         other.own(200)
         other.report("bert", 50)
@@ -331,8 +331,8 @@ async def test_who_has_changes_that_the_owner_never_saw_begins_anew(owner: Repli
     other.report("lost", 1)
     watch = other.log.store.watch("trainjobs", other.log.store.revision)
     other.epoch = None
-    other.log.disown()
-    owner.log.disown()
+    await other.log.disown()
+    await owner.log.disown()
     owner.own(102)
     async with owner.serving(), other.following(owner):
         await until(same(owner, other))
@@ -344,7 +344,7 @@ async def test_an_owner_of_an_older_epoch_is_not_followed(owner: Replica, other:
     other.own(500)
     other.report("bert", 99)
     other.epoch = None
-    other.log.disown()
+    await other.log.disown()
     before = other.shown()
     async with owner.serving(), other.following(owner) as follower:
         await until(lambda: follower.has_searched)

@@ -12,7 +12,7 @@ from visibility_api.auth.certificates import Peer
 from visibility_api.auth.errors import CredentialRejected, TrustForbidden, TrustUnusable
 from visibility_api.auth.identity import Identity
 from visibility_api.auth.request_header_config import ConfigMap, RequestHeaderConfig, Trust
-from visibility_api.kube.decoding import in_slices
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.kube.errors import ApiError, ClusterError, Unreachable
 
 CLIENTS, PROXIES = Authority("kubernetes"), Authority("front-proxy")

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from tests.kinds import SAMPLES, TRAINING as TRAINING_LABEL, Object, Part, Sample, template
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kinds import ALL_RESOURCES, BY_RESOURCE, KINDS
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import ApiError
 from visibility_api.pushing.ownership import Membership, Owners
 from visibility_api.workloads.inventory import Inventory

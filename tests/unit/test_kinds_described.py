@@ -22,6 +22,7 @@ from apidocs.__main__ import PUBLISHED
 from tests.configmap import ConfigMapDirectory
 from tests.jobs import document
 from visibility_api.app.openapi import of_resources, read_published
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.kinds import KINDS, RESOURCES, Kinds
 from visibility_api.kinds.described.expressions import (
@@ -35,7 +36,6 @@ from visibility_api.kinds.described.files import MAX_FILE_BYTES, MAX_KINDS, Desc
 from visibility_api.kinds.described.kind import DescribedKind
 from visibility_api.kinds.described.model import read_description
 from visibility_api.kinds.described.table import KindTable
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.pushing.paths import find_target
 from visibility_api.workloads.inventory import Inventory

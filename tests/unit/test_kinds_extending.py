@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from visibility_api.app.discovery import resource_list
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import Phase, Replica as ReplicaCounts, TrainingJob
 from visibility_api.kinds import KINDS
-from visibility_api.kube.decoding import in_slices
 from visibility_api.models.served import progress_of
 from visibility_api.pushing.ownership import Owners
 from visibility_api.workloads.failures import Replica

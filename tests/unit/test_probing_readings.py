@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
 from typing import cast
 
 import pytest
@@ -20,6 +19,7 @@ from visibility_api.probing.prober import Prober
 from visibility_api.probing.readings import Readings
 
 from .test_probing_tenants import Slow, running, with_loop
+from .turns import busy_s
 from .virtual_time import in_virtual_time
 
 HOSTILE = "2026-01-23T10:00:00Z step=1 loss=0.5 " + "a=1.5 " * 1300
@@ -31,19 +31,6 @@ class Kubelet:
 
     async def get(self, _path: str, **_limits: object) -> bytes:
         return f"{HOSTILE}\n".encode() * 8
-
-
-async def busy_s(work: Awaitable[object]) -> list[float]:
-    """For how long, in CPU time, each turn of the loop was kept until `work` was done."""
-    turns, began = [], time.thread_time()
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        await asyncio.sleep(0)
-        now = time.thread_time()
-        turns.append(now - began)
-        began = now
-    await task
-    return turns
 
 
 async def test_a_hostile_log_keeps_the_loop_no_longer_at_a_time_than_one_of_its_lines() -> None:

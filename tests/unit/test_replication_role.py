@@ -35,7 +35,7 @@ class Term:
     def __iter__(self) -> Iterator[JobRef]:
         return iter(())
 
-    def adopt(self) -> None:
+    async def adopt(self) -> None:
         pass
 
     async def work(self) -> None:

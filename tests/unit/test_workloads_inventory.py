@@ -23,10 +23,10 @@ from tests.workload_objects import (
     reference,
     trainjob,
 )
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kinds.replicated_jobs import JOBS, JOBSETS, PODS, JobSet
 from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.errors import Unreachable
 from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.workload_objects import described
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import Phase, TrainingJob
 from visibility_api.jobs.observation import Observation
 from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
-from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_INTEGER, MAX_METRICS
 from visibility_api.reports.trainer_status import MAX_INT32, TrainerMetric, TrainerStatus

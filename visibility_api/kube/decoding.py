@@ -7,17 +7,14 @@ replaced by null.
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
-from collections.abc import AsyncIterator, Iterable
 from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
 
-# At start three collections are listed concurrently: together they take three times this.
-SLICE_S = 0.005
+from visibility_api.flowcontrol.slices import in_slices
+
 MAX_DEPTH = 100  # the fields of a pod lie some 15 levels deep
 # Errors of msgspec for unexpected bytes; RecursionError for those that are nested too deep.
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -114,13 +111,3 @@ async def truncate_depth(body: bytes, *, max_depth: int = MAX_DEPTH) -> bytes:
                     start = token.end()
                 depth -= 1
     return b"".join((*kept, body[start:]))
-
-
-async def in_slices(items: Iterable[T], slice_s: float = SLICE_S) -> AsyncIterator[T]:
-    """The items one by one; every `slice_s` seconds the other tasks that are ready get to run."""
-    began = time.monotonic()  # the event loop's own clock does not advance between two of its turns
-    for item in items:
-        yield item
-        if time.monotonic() - began > slice_s:
-            await asyncio.sleep(0)
-            began = time.monotonic()

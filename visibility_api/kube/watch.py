@@ -17,16 +17,16 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 import structlog
 
+from visibility_api.flowcontrol.slices import SLICE_S, in_slices
+
 from .client import JSON, KubeClient, Query
 from .decoding import (
-    SLICE_S,
     UNDECODABLE,
     EventBody,
     EventHead,
     ListMeta,
     ListPage,
     decode,
-    in_slices,
     truncate_depth,
 )
 from .errors import ApiError, ClusterError, TooLarge, Unreachable

@@ -48,7 +48,7 @@ class Term(Protocol):
         """By name; each runs until it is cancelled."""
         ...
 
-    def adopt(self) -> None:
+    async def adopt(self) -> None:
         """Continue with every job that the log has."""
         ...
 
@@ -274,14 +274,15 @@ class Role(Generic[T]):
     async def _own(self, epoch: int, others: Others | None) -> None:
         """Own the log until the Lease is lost, or given up, or the term is to begin anew."""
         self._renew.clear()
-        term = self._term = self._build_term(self.may_write)
+        term = self._build_term(self.may_write)
         self._log.own(term.owner, epoch, self.may_write)
-        term.adopt()
         shares = others.shares if others is not None else None
-        if shares is not None:
-            shares.begin(cast(Any, term), lambda: self.epoch)
-        log.info("owning the log", epoch=epoch, jobs=sum(1 for _ in term.owner))
         try:
+            await term.adopt()
+            self._term = term
+            if shares is not None:
+                shares.begin(cast(Any, term), lambda: self.epoch)
+            log.info("owning the log", epoch=epoch, jobs=sum(1 for _ in term.owner))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(loop(), name=name) for name, loop in term.loops]
                 renewal = group.create_task(self._renew.wait(), name="renewal")
@@ -308,10 +309,10 @@ class Role(Generic[T]):
                 for task in (*tasks, *ends):
                     task.cancel()
         finally:
-            self._log.disown()
+            self._term = None
             if shares is not None:
                 shares.end()
-            self._term = None
+            await self._log.disown()
             if others is not None:
                 others.streams.close()
             if self._leave.is_set():

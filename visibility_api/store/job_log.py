@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.observation import Addition
@@ -37,7 +38,7 @@ class Home(Protocol):
 
 
 class JobLog:
-    """No method awaits, so readers never find half of a change."""
+    """No method but `disown` awaits, so readers never find half of a change."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
@@ -84,14 +85,19 @@ class JobLog:
         self.store.is_follower = False
         self._owner, self._may_write = owner, may_write
 
-    def disown(self) -> None:
-        """Keep what the owner knows, for the next one."""
+    async def disown(self) -> None:
+        """Keep what the owner knows, for the next one. Nothing is written from now on."""
         if (owner := self._owner) is None:
             return
-        for ref in owner:
-            self.hand_back(ref)
-        self._owner, self._may_write = None, _never
+        self._may_write, left = _never, iter(list(owner))
         self.store.is_follower = True
+        try:
+            async for ref in in_slices(left):
+                self.hand_back(ref)
+        finally:
+            for ref in left:  # it is cancelled
+                self.hand_back(ref)
+            self._owner = None
 
     def recall(self, ref: JobRef) -> tuple[bytes | None, JobHistory | None]:
         """What an earlier owner knew of a job; from now on the present one does."""

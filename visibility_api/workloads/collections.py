@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.separate import SeparateNamespaces
 from visibility_api.kube.watch import Watch
 

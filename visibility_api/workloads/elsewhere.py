@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from visibility_api.errors.text import harmless
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import in_slices
 from visibility_api.kube.watch import Watch
 from visibility_api.reports.document import Progress, Refusal, State
 from visibility_api.reports.fields import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, within_times

@@ -16,9 +16,9 @@ from typing import Any
 import structlog
 
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Observation
-from visibility_api.kube.decoding import in_slices
 from visibility_api.reports.document import Progress, Refusal
 from visibility_api.reports.trainer_status import TrainerStatus, fit
 from visibility_api.store import ChangeType

@@ -8,9 +8,10 @@ from contextlib import aclosing
 import msgspec
 
 from visibility_api.flowcontrol.client_queues import ClientQueues
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import ListPage, decode, in_slices
+from visibility_api.kube.decoding import ListPage, decode
 
 from .failures import Replica
 from .kind import AllPods
