@@ -97,7 +97,7 @@ class Term:
             recall=log.recall,
         )
 
-    def adopt(self) -> None:
+    async def adopt(self) -> None:
         for entry in self.log.store.list("trainjobs").entries:
             self.tracker.adopt(entry.document)
         self.log.is_complete, self.log.unlisted = True, frozenset()

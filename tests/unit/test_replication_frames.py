@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import itertools
 import struct
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
+from isal import isal_zlib
 
 from tests.jobs import document
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.summary import JobProgress
+from visibility_api.replication.addresses import Address
 from visibility_api.replication.frames import (
     MAX_FRAME_BYTES,
+    MAX_REPORT_BYTES,
     BadFrame,
     Beat,
     Changed,
     Frame,
     FrameReader,
     Hello,
+    decompress,
     encode,
 )
+from visibility_api.replication.partitions import Report
+from visibility_api.replication.shares import Shares
+from visibility_api.store.job_log import JobLog
+from visibility_api.store.memory import MemoryStore
+
+from .turns import busy_s
 
 FRAMES = [
     Hello(epoch=1, revision=2, is_resumed=False),
@@ -66,3 +79,26 @@ def test_bytes_that_are_no_frame_end_the_stream(body: bytes) -> None:
     except BadFrame:
         return
     assert all(isinstance(frame, Frame) for frame in read)
+
+
+def test_a_report_that_is_very_long_once_decompressed_is_not_read_to_its_end() -> None:
+    """One of 64 MiB, as long as a request may be, would be 64 GiB."""
+    zeros = isal_zlib.compress(b"\0" * MAX_REPORT_BYTES, 1)
+    assert sum(map(len, decompress(zeros))) == MAX_REPORT_BYTES
+    with pytest.raises(BadFrame, match="too long"):
+        list(decompress(isal_zlib.compress(b"\0" * (MAX_REPORT_BYTES + 1), 1)))
+
+
+@pytest.mark.parametrize("data", [b"no zlib", isal_zlib.compress(b"cut short", 1)[:-4]])
+def test_a_report_that_cannot_be_decompressed_is_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        list(decompress(data))
+
+
+async def test_a_long_report_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visibility_api.replication.shares.in_slices", partial(in_slices, slice_s=0.0002))
+    found = b"".join(encode(Changed("MODIFIED", 3, document(f"job-{n}", step=n))) for n in range(1000))
+    report = Report("other", 1, 1, Address("10.0.0.1", 443), (), False, isal_zlib.compress(found, 1))
+    shares = Shares(JobLog(MemoryStore(base_revision=1)), "own", written=cast(Any, None))
+    turns = await busy_s(shares.heard(report))
+    assert max(turns) < sum(turns) / 3

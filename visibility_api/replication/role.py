@@ -274,12 +274,11 @@ class Role(Generic[T]):
     async def _own(self, epoch: int, others: Others | None) -> None:
         """Own the log until the Lease is lost, or given up, or the term is to begin anew."""
         self._renew.clear()
-        term = self._build_term(self.may_write)
+        term = self._term = self._build_term(self.may_write)
         self._log.own(term.owner, epoch, self.may_write)
         shares = others.shares if others is not None else None
         try:
             await term.adopt()
-            self._term = term
             if shares is not None:
                 shares.begin(cast(Any, term), lambda: self.epoch)
             log.info("owning the log", epoch=epoch, jobs=sum(1 for _ in term.owner))

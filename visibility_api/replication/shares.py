@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
-from isal import isal_zlib
 
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.lease import LeaseTimes
 from visibility_api.store.job_log import JobLog
 
 from .addresses import Address
-from .frames import Advanced, BadFrame, Changed, FrameReader, Gone
+from .frames import Advanced, BadFrame, Changed, Frame, FrameReader, Gone, decompress
 from .partitions import NOBODY, PARTITIONS, Report, Share, partition_of_job, share_out
 
 log = structlog.get_logger("visibility.replication")
@@ -218,6 +218,7 @@ class Shares:
 
     async def heard(self, report: Report) -> Share | None:
         """The answer to a member; None: this replica does not hold the Lease, or the report is an old one."""
+        frames = await _read(report)  # first: nothing is known of now after a pause
         epoch, name = self._epoch(), report.member
         if epoch is None or self._term is None:
             return None
@@ -234,7 +235,7 @@ class Shares:
         member.is_leaving = report.is_leaving
         if report.number > member.number:
             member.number = report.number
-            if not self._take(name, report.frames):
+            if not self._take(name, frames):
                 self._free(self._held_by(name))
                 del self._members[name]
                 return self._answer(epoch, None, name)  # pods are told 503
@@ -269,17 +270,12 @@ class Shares:
             owners=bytes(places.get(holder or "", NOBODY) for holder in self._holders),
         )
 
-    def _take(self, name: str, compressed: bytes) -> bool:
-        """What a member has found out. False if some of it does not count: of a partition that it does not
-        hold."""
-        term, is_right = self._term, True
-        if not compressed or term is None:
-            return True
-        try:
-            frames = list(FrameReader().feed(isal_zlib.decompress(compressed)))
-        except (BadFrame, isal_zlib.error) as error:  # type: ignore[misc]  # typed as an instance
-            log.error("report of a member cannot be read", member=name, reason=str(error))
-            return False
+    def _take(self, name: str, frames: Sequence[Frame] | None) -> bool:
+        """What a member has found out. False if some of it does not count: it cannot be read, or is of a
+        partition that the member does not hold."""
+        term, is_right = self._term, frames is not None
+        if not frames or term is None:
+            return is_right
         for frame in frames:
             ref = frame.document.job.ref if isinstance(frame, Changed) else getattr(frame, "ref", None)
             if ref is None or self._holders[partition_of_job(ref)] != name:
@@ -296,3 +292,19 @@ class Shares:
                     term.gone(frame.ref)
                     self._log.delete(frame.ref)
         return is_right
+
+
+async def _read(report: Report) -> Sequence[Frame] | None:
+    """What the report has found out, read in slices; None if it cannot be read."""
+    if not report.frames:
+        return ()
+    reader, frames = FrameReader(), list[Frame]()
+    try:
+        async for frame in in_slices(
+            frame for piece in decompress(report.frames) for frame in reader.feed(piece)
+        ):
+            frames.append(frame)
+    except BadFrame as error:
+        log.error("report of a member cannot be read", member=report.member, reason=str(error))
+        return None
+    return frames
