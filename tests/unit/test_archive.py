@@ -548,6 +548,20 @@ async def test_of_large_indexes_of_a_namespace_one_is_read_at_a_time(
     assert most == 1
 
 
+async def test_a_list_looks_through_so_many_bytes_of_records(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long their lines are: labels of a job are of its author's choice."""
+    shown = document(phase=Phase.FAILED, ended_at=NOW)
+    past.jobs[shown.job.ref] = shown
+    past.keeper.changed(shown)
+    await past.settle()
+    assert len(await past.names()) == 1
+    monkeypatch.setattr("visibility_api.archive.shelf.MAX_LIST_BYTES", 500)
+    with pytest.raises(Unavailable, match="ask by namespace"):
+        await past.names()
+
+
 def _event(second: int, **more: Any) -> dict[str, Any]:
     about = {"kind": "Pod", "name": "bert-node-0-0-abcde", "namespace": "team-a"}
     at = f"2026-01-23T10:00:{second:02}Z"

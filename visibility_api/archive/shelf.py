@@ -22,7 +22,7 @@ log = structlog.get_logger("visibility.archive")
 MAX_CACHED_BYTES = 96 * 1024 * 1024  # of indexes
 READ_AT_ONCE = 16  # indexes; then other tasks run
 LARGE_BYTES = 256 * 1024  # compressed: 5,000 jobs
-MAX_LINES = 400_000  # of one list, half a GiB
+MAX_LIST_BYTES = 192 * 1024 * 1024  # of what one list looks through: some 175,000 jobs
 LISTED_S = 5.0  # a job that has ended is in lists so much later
 _PER_LINE_BYTES = 400  # beside its content
 
@@ -95,9 +95,11 @@ class Shelf:
             ]
             lines = await asyncio.gather(*(self._read(place, each) for place, each in some))
             days += [(place, each) for (place, _), each in zip(some, lines, strict=True)]
-            size += sum(map(len, lines))
-            if size > MAX_LINES:
-                raise Unavailable(f"more than {MAX_LINES} jobs are to be looked through: ask by namespace")
+            size += sum(map(_size_of_lines, lines))
+            if size > MAX_LIST_BYTES:
+                raise Unavailable(
+                    f"a list may look through {MAX_LIST_BYTES >> 20} MiB of records: ask by namespace"
+                )
         return days
 
     async def _read(self, place: Place, found: Found) -> Sequence[Line]:
@@ -126,4 +128,8 @@ _order = attrgetter("ended", "name", "uid")
 
 
 def _size(cached: tuple[str, Iterable[Line]]) -> int:
-    return sum(len(line.content) + _PER_LINE_BYTES for line in cached[1]) + 1
+    return _size_of_lines(cached[1]) + 1
+
+
+def _size_of_lines(lines: Iterable[Line]) -> int:
+    return sum(len(line.content) + _PER_LINE_BYTES for line in lines)

@@ -37,7 +37,7 @@ class ListOptions:
     continue_token: str = ""
     sends_initial_events: bool = False  # of a watch
     allows_bookmarks: bool = False
-    timeout_s: int = 0  # of a watch; 0 = the server's choice
+    timeout_s: int = 0  # of a watch; 0 = the server's choice, below 0 it is over at once
 
 
 def read_list_options(request: ResourceRequest, *, is_mixed: bool = False) -> ListOptions:
@@ -101,7 +101,7 @@ def read_watch_options(request: ResourceRequest, *, is_mixed: bool = False) -> L
         revision=parse_revision(version),
         sends_initial_events=initial is True,
         allows_bookmarks=bookmarks,
-        timeout_s=max(0, timeout_s),
+        timeout_s=timeout_s,
     )
 
 

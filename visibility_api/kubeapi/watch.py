@@ -108,7 +108,7 @@ class Watches:
         events = EventStream(form, resources, namespace, options.selection, self._kept)
 
         async def write(send_chunk: SendChunk) -> None:
-            if self._is_draining:
+            if self._is_draining or options.timeout_s < 0:
                 return
             try:
                 feed, listing = self._open(resources, namespace, options, request.client)
