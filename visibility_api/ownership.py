@@ -7,7 +7,7 @@ back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,8 @@ from visibility_api.jobs.summary import JobProgress
 from visibility_api.jobs.tracker import REFRESH, Tracker
 from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import UNDECODABLE
+from visibility_api.kube.errors import ClusterError
 from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.job_records import encode_log, encode_record
 from visibility_api.probing.causes import FailureLogs
@@ -52,7 +54,7 @@ from visibility_api.replication.role import Loop
 from visibility_api.settings import Settings
 from visibility_api.store.job_log import JobLog
 from visibility_api.telemetry import Metrics
-from visibility_api.workloads.collections import JobWatch, job_watches
+from visibility_api.workloads.collections import JobWatch, is_there, job_watches
 from visibility_api.workloads.diagnoser import Diagnoser
 from visibility_api.workloads.elsewhere import Upstreams
 from visibility_api.workloads.inspection import Inspector
@@ -133,6 +135,7 @@ class OwnersTerm:
     waiting_write_backs: Callable[[], int]
     keeper: Keeper | None
     upstreams: Upstreams
+    exists: Callable[[JobRef], Awaitable[bool]]  # whether kube-apiserver has it. Raises ClusterError
 
     @property
     def loops(self) -> list[tuple[str, Loop]]:
@@ -176,9 +179,18 @@ class OwnersTerm:
             ref = document.job.ref
             if holds(ref) and ref not in self.owner:
                 self._of_one(ref, partial(self._adopt, document))
+        is_there: bool | None = True
         async for job, status in in_slices(self.inventory):
-            if partition_of_job(job.ref) in partitions and holds(job.ref):
-                self._of_one(job.ref, partial(self._gain_job, job, status))
+            ref = job.ref
+            if partition_of_job(ref) not in partitions or not holds(ref):
+                continue
+            # The log is right about what it has: a watch that is silently dead shows what there was.
+            shown = self.jobs.store.get(ref.resource, ref.namespace, ref.name)
+            is_known = shown is not None and shown.document.job.ref == ref
+            if not is_known and is_there is not None:  # else kube-apiserver is not asked for each job in vain
+                is_there = await self._exists(ref)
+            if (is_known or is_there is not False) and holds(ref):
+                self._of_one(ref, partial(self._gain_job, job, status))
 
     def _gain_job(self, job: TrainingJob, status: Observation | None) -> None:
         ref = job.ref
@@ -187,17 +199,33 @@ class OwnersTerm:
             self.on_gone(before)  # one of the same name was made while no replica had the jobs
         self.on_job(job, status)
 
+    async def _exists(self, ref: JobRef) -> bool | None:
+        """Whether kube-apiserver has the job; None: it does not say."""
+        try:
+            return await self.exists(ref)
+        except (ClusterError, *UNDECODABLE) as error:
+            log.warning("it is not known whether a job exists", job=str(ref), **describe_fault(error))
+            return None
+
     def lose(self, partitions: Collection[int]) -> None:
         """Keep nothing of the jobs of these partitions."""
         for ref in [ref for ref in self.owner if partition_of_job(ref) in partitions]:
             self._of_one(ref, partial(self.given_up, ref))
 
-    def end_deleted(self, partitions: Collection[int]) -> bool:
+    async def end_deleted(self, partitions: Collection[int]) -> bool:
         """Of the jobs of these partitions end those that do not exist; False if some may be left."""
         unsynced = {watch.scope for watch in self.watches if watch.is_awaited}
         unsynced.update(scope for watch in self.watches for scope in watch.down_scopes(0.0))
-        self._end_deleted(unsynced, [ref for ref in self.owner if partition_of_job(ref) in partitions])
-        return not unsynced
+        is_done = not unsynced
+        its = [ref for ref in self.owner if partition_of_job(ref) in partitions]
+        for ref in self._missing(unsynced, its):
+            if (is_there := await self._exists(ref)) is None:
+                return False
+            if is_there:  # a watch that is silently dead does not show it
+                is_done = False
+            elif ref in self.owner and ref not in self.inventory:
+                self.on_gone(ref)
+        return is_done
 
     def taken(self, document: JobProgress) -> None:
         """A member has published this."""
@@ -270,7 +298,8 @@ class OwnersTerm:
             jobs.is_complete |= not self.untried  # a right that is missing for one does not block the others
             if unsynced != before:
                 before = unsynced
-                self._end_deleted(unsynced, list(self.owner))
+                for ref in self._missing(unsynced, list(self.owner)):
+                    self.on_gone(ref)
             if not unsynced:
                 break
             await asyncio.sleep(SYNCED_CHECK_S if jobs.is_complete else SYNC_CHECK_S)
@@ -278,14 +307,12 @@ class OwnersTerm:
         await asyncio.sleep(SETTLED_S)
         jobs.forget_others(self.inventory)
 
-    def _end_deleted(self, unsynced: Collection[str | None], jobs: Iterable[JobRef]) -> None:
-        """`unsynced`: of jobs in these scopes, None for the whole cluster, it is not known whether they
-        exist."""
+    def _missing(self, unsynced: Collection[str | None], jobs: Iterable[JobRef]) -> list[JobRef]:
+        """Jobs that no watch shows. `unsynced`: of jobs in these scopes, None for the whole cluster, it is
+        not known whether they exist."""
         if None in unsynced:
-            return
-        for ref in jobs:
-            if ref not in self.inventory and ref.namespace not in unsynced:
-                self.on_gone(ref)
+            return []
+        return [ref for ref in jobs if ref not in self.inventory and ref.namespace not in unsynced]
 
 
 class Ledger(Protocol):
@@ -448,6 +475,11 @@ def build_term(
         recall=recalled,
     )
     inventory = Inventory(kinds.kinds, on_job=on_job, on_gone=on_gone, elsewhere=upstreams.find)
+
+    async def exists(ref: JobRef) -> bool:
+        own = kinds.by_resource[ref.resource].own
+        return not inventory.is_hidden(ref) and await is_there(cluster, own, ref)
+
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
     job_pods = JobPods(pod_lists) if settings.job_metrics else None
@@ -551,6 +583,7 @@ def build_term(
         waiting_write_backs=partial(len, write_back) if write_back is not None else lambda: 0,
         keeper=keeper,
         upstreams=upstreams,
+        exists=exists,
     )
 
 

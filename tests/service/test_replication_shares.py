@@ -121,7 +121,7 @@ class Term:
                 self.log.hand_back(each)
             self.tracker.forget(each)
 
-    def end_deleted(self, partitions: Collection[int]) -> bool:
+    async def end_deleted(self, partitions: Collection[int]) -> bool:
         for each in [each for each in self.tracker if each.name not in self.cluster.jobs]:
             if partition_of_job(each) in partitions:
                 self.tracker.job_gone(each)

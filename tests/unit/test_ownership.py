@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import BUILT_IN
 from visibility_api.kinds.replicated_jobs import PODS
+from visibility_api.kube.errors import Unreachable
 from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
 from visibility_api.replication.partitions import partition_of_job
@@ -53,6 +55,8 @@ class Taken:
     def __init__(self, *watches: Watched, has_followed: bool = True, tracker: Any = None) -> None:
         self.jobs = {job_ref(name, namespace) for name in ("a", "b") for namespace in ("one", "two")}
         self.exist: set[JobRef] = set()
+        self.late: set[JobRef] = set()  # that exist, and that no watch has shown
+        self.is_away = False  # kube-apiserver
         self.log = JobLog(MemoryStore(base_revision=1))
         if has_followed:
             self.log.is_complete, self.log.unlisted = True, frozenset()
@@ -73,7 +77,13 @@ class Taken:
             keeper=None,
             job_pods=None,
             upstreams=Upstreams({}, lambda _resource, _key: None),
+            exists=self._exists,
         )
+
+    async def _exists(self, ref: JobRef) -> bool:
+        if self.is_away:
+            raise Unreachable("no")
+        return ref in self.late
 
     async def settle(self) -> None:
         """Let it look at the watches."""
@@ -159,36 +169,64 @@ def test_pods_count_as_watched_while_their_watch_is_listed_and_works(scope: str 
     assert not are_pods_watched(watches, "one")
 
 
-def test_jobs_that_were_taken_over_end_in_their_partitions_once_it_is_known_that_they_do_not_exist() -> None:
+async def test_jobs_that_were_taken_over_end_once_it_is_known_that_they_do_not_exist() -> None:
     watch = Watched(None)
     taken = Taken(watch)
     one = job_ref("a", "one")
-    assert not taken.term.end_deleted({partition_of_job(one)})
-    assert len(taken.jobs) == 4
+
+    async def end_deleted() -> bool:
+        return await taken.term.end_deleted({partition_of_job(one)})
+
+    assert not await end_deleted()
     watch.health.synced, watch.health.down_since = True, time.monotonic()
-    assert not taken.term.end_deleted({partition_of_job(one)})
+    assert not await end_deleted()
     assert len(taken.jobs) == 4  # some may be there that it has not shown
-    watch.health.down_since = None
-    assert taken.term.end_deleted({partition_of_job(one)})
+    watch.health.down_since, taken.is_away = None, True
+    assert not await end_deleted()
+    taken.is_away = False
+    taken.late.add(one)  # the watch is dead, and nobody knows it yet
+    assert not await end_deleted()
+    assert len(taken.jobs) == 4
+    taken.late.clear()
+    assert await end_deleted()
     assert one not in taken.jobs
     assert all(partition_of_job(each) != partition_of_job(one) for each in taken.jobs)
     assert taken.jobs
 
 
-async def test_of_a_job_that_was_made_anew_while_nobody_had_it_the_new_one_is_taken_over() -> None:
+async def taken_over(taken: Taken, held: Sequence[JobProgress], watched: JobProgress) -> set[JobRef]:
+    """The jobs that a term has which takes over what the log holds, while a watch shows one job."""
+
     class Jobs(set[JobRef]):
         def adopt(self, document: JobProgress) -> None:
             self.add(document.job.ref)
 
-    taken, jobs = Taken(), Jobs()
-    old, new = document(uid="before"), document(uid="now")
-    taken.log.store.put(old)
+    jobs = Jobs()
+    for each in held:
+        taken.log.store.put(each)
     term = replace(
         taken.term,
         owner=cast(Any, jobs),
-        inventory=cast(Any, [(new.job, None)]),
+        inventory=cast(Any, [(watched.job, None)]),
         on_gone=jobs.discard,
         on_job=lambda job, _status: jobs.add(job.ref),
     )
-    await term.gain({partition_of_job(new.job.ref)}, lambda _ref: True)
-    assert jobs == {new.job.ref}
+    await term.gain({partition_of_job(watched.job.ref)}, lambda _ref: True)
+    return jobs
+
+
+async def test_of_a_job_that_was_made_anew_the_one_that_exists_is_taken_over() -> None:
+    """A watch that is silently dead shows the former one."""
+    former, present = document(uid="former"), document(uid="present")
+    taken = Taken()
+    taken.late.add(present.job.ref)
+    assert await taken_over(taken, [former], watched=present) == {present.job.ref}
+    assert await taken_over(Taken(), [present], watched=former) == {present.job.ref}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_job_that_the_log_does_not_have_is_taken_over_if_it_exists(exists: bool) -> None:
+    taken, job = Taken(), document()
+    if exists:
+        taken.late.add(job.job.ref)
+    assert await taken_over(taken, [], watched=job) == ({job.job.ref} if exists else set())

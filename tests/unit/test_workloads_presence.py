@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any, cast
 from unittest import mock
 
 import pytest
 
+from tests.jobs import job_ref
 from visibility_api.kinds import ASKED, NEEDED, RESOURCES, is_absent, missing_operator, served
 from visibility_api.kinds.batchjob import JOBS
 from visibility_api.kinds.operator_kinds import PYTORCH
@@ -19,7 +20,9 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.models.served import TRAINING_JOBS
 from visibility_api.workloads import presence as presence_module
-from visibility_api.workloads.collections import JobWatch
+from visibility_api.workloads.collections import JobWatch, is_there
+from visibility_api.workloads.kind import WatchedObjects
+from visibility_api.workloads.objects import Meta
 from visibility_api.workloads.presence import Presence
 
 ALWAYS = ["trainjobs", "jobs"]
@@ -196,3 +199,23 @@ async def test_when_a_crd_goes_its_jobs_are_listed_as_gone_and_its_watch_stops_u
         assert await lists.get() == []
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_job_is_there_if_kube_apiserver_has_one_of_its_name_and_uid_in_any_version() -> None:
+    old, new = (WatchedObjects(api=f"/apis/g/v{n}", plural="things", kind="Thing", type=Meta) for n in (1, 2))
+    bodies = {"/apis/g/v2/namespaces/one/things": b'{"metadata":{},"items":[{"metadata":{"uid":"now"}}]}'}
+
+    class Client:
+        async def get(self, path: str, *, query: Sequence[tuple[str, str]], **_: object) -> bytes:
+            assert query == (("fieldSelector", "metadata.name=a"),)
+            if path not in bodies:
+                raise ApiError(404, "NotFound")
+            return bodies[path]
+
+    async def found(uid: str) -> bool:
+        return await is_there(cast(Any, Client()), (old, new), job_ref("a", "one", uid))
+
+    assert await found("now")
+    assert not await found("before")
+    bodies["/apis/g/v2/namespaces/one/things"] = b'{"metadata":{},"items":null}'
+    assert not await found("now")

@@ -63,7 +63,7 @@ class Working(Protocol):
 
     def lose(self, partitions: Collection[int]) -> None: ...
 
-    def end_deleted(self, partitions: Collection[int]) -> bool: ...
+    async def end_deleted(self, partitions: Collection[int]) -> bool: ...
 
 
 W = TypeVar("W", bound=Working)
@@ -359,7 +359,7 @@ class Member(Generic[W]):
         log.info("partitions taken over", partitions=sorted(still()))
         while True:
             await asyncio.sleep(DELETED_S)
-            if not (left := still()) or term.end_deleted(left):
+            if not (left := still()) or await term.end_deleted(left):
                 return
 
     def _lose(self, partitions: Collection[int]) -> None:

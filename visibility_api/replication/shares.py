@@ -50,7 +50,7 @@ class Sharing(Protocol):
         """Keep nothing of the jobs of these partitions."""
         ...
 
-    def end_deleted(self, partitions: Collection[int]) -> bool:
+    async def end_deleted(self, partitions: Collection[int]) -> bool:
         """Of the jobs of these partitions end those that do not exist; False if some may be left."""
         ...
 
@@ -111,7 +111,6 @@ class Shares:
         # Positions of the log: what the last holder of a partition has written is before it.
         self._free_from = [0] * PARTITIONS
         self._served: set[int] = set()  # by this replica: their jobs are taken over
-        self._check_at: dict[int, float] = {}  # when those that were taken over are looked through
         self._is_ending = False
 
     # --- as a term has it
@@ -120,7 +119,6 @@ class Shares:
         """`epoch`: None while this replica may not write."""
         self._term, self._epoch, self._is_ending = term, epoch, False
         self._members.clear()
-        self._check_at.clear()
         self._holders = [self._own] * PARTITIONS
         self._served = set(range(PARTITIONS))
 
@@ -144,12 +142,12 @@ class Shares:
 
     async def keep(self) -> None:
         """Share out what is free, for ever."""
-        while True:
-            await asyncio.sleep(BEAT_S / 2)
-            self._drop_silent()
-            if self._epoch() is not None:
-                await self._settle_own()
-                self._end_deleted()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(BEAT_S / 2)
+                self._drop_silent()
+                if self._epoch() is not None and (gained := await self._settle_own()):
+                    group.create_task(self._end_deleted(gained), name="deleted jobs")
 
     async def revoke(self) -> None:
         """Until no other replica holds anything. Nothing is given from now on."""
@@ -184,10 +182,11 @@ class Shares:
     def _held_by(self, name: str) -> list[int]:
         return [number for number, holder in enumerate(self._holders) if holder == name]
 
-    async def _settle_own(self) -> None:
+    async def _settle_own(self) -> set[int]:
+        """What is taken over."""
         term, wanted = self._term, self._wanted()
         if term is None or self._is_ending:
-            return
+            return set()
         lost = {each for each in self._held_by(self._own) if wanted[each] != self._own}
         if lost:
             self._served -= lost
@@ -202,19 +201,16 @@ class Shares:
                 self._holders[each] = self._own
             await term.gain(gained, self.holds)
             self._served |= gained
-            self._check_at |= dict.fromkeys(gained, self._clock() + DELETED_S)
             log.info("partitions taken over", partitions=sorted(gained))
+        return gained
 
-    def _end_deleted(self) -> None:
-        now = self._clock()
-        due = {each for each, at in self._check_at.items() if at <= now}
-        its = {each for each in due if self._holders[each] == self._own}
-        is_done = self._term is None or not its or self._term.end_deleted(its)
-        for each in due:
-            if is_done or each not in its:
-                del self._check_at[each]
-            else:
-                self._check_at[each] = now + DELETED_S
+    async def _end_deleted(self, partitions: set[int]) -> None:
+        """Of those that were taken over, as long as they are held."""
+        while partitions:
+            await asyncio.sleep(DELETED_S)
+            partitions = {each for each in partitions if self._holders[each] == self._own}
+            if self._term is None or await self._term.end_deleted(partitions):
+                return
 
     async def heard(self, report: Report) -> Share | None:
         """The answer to a member; None: this replica does not hold the Lease, or the report is an old one."""

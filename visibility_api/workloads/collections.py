@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from visibility_api.flowcontrol.slices import in_slices
+from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.decoding import ListPage
+from visibility_api.kube.errors import ApiError
 from visibility_api.kube.separate import SeparateNamespaces
-from visibility_api.kube.watch import Watch
+from visibility_api.kube.watch import METADATA_LIST, Watch
 
 from .inventory import Inventory
 from .kind import WatchedObjects
@@ -20,6 +23,8 @@ from .objects import mark_unread
 from .presence import Presence
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+READ_S = 5.0  # of one object
 
 
 class JobWatch(Watch[T]):
@@ -50,6 +55,35 @@ class JobWatch(Watch[T]):
                 await self.presence.until_absent(self.objects)
                 watching.cancel()
             self.reset()
+
+
+class _Named(msgspec.Struct):
+    class Meta(msgspec.Struct):
+        uid: str = ""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+
+
+_NAMED = msgspec.json.Decoder(ListPage[_Named])
+
+
+async def is_there(client: KubeClient, own: Sequence[WatchedObjects], ref: JobRef) -> bool:
+    """Whether kube-apiserver has this very job now, in one of these collections. It needs `list` alone.
+
+    Raises ClusterError, and what msgspec raises."""
+    query = (("fieldSelector", f"metadata.name={ref.name}"),)
+    for objects in own:
+        try:
+            body = await client.get(
+                objects.in_namespace(ref.namespace), query=query, timeout_s=READ_S, accept=METADATA_LIST
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            continue  # this version is not served
+        if any(each.metadata.uid == ref.uid for each in _NAMED.decode(body).items or ()):
+            return True
+    return False
 
 
 def job_watches(

@@ -244,6 +244,11 @@ class Inventory:
                 self._reports[id_] = report
             self._on_job(after, self._observation(after.ref, report))
 
+    def is_hidden(self, ref: JobRef) -> bool:
+        """Whether a watch shows this very object, and it is no job of its own."""
+        _, source = self._find(self._kinds[ref.resource], (ref.namespace, ref.name))
+        return ref not in self and source is not None and source.metadata.uid == ref.uid
+
     def objects_of(self, ref: JobRef) -> WatchedObjects:
         """The collection that has this job: of the versions of its API the one that is served."""
         return self._find(self._kinds[ref.resource], (ref.namespace, ref.name))[0]
