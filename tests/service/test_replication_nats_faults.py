@@ -140,6 +140,34 @@ async def cut_off(replica: Replica) -> AsyncIterator[None]:
         replica.client.bounds = reach  # type: ignore[method-assign]
 
 
+async def test_one_that_was_cut_off_for_long_reads_the_log_once_and_follows_it(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: it took what it had just read for old, and read it again for minutes."""
+    monkeypatch.setattr(nats_follower, "LOST_S", 0.3)
+    lease, place = Lease(), place_of(nats)
+    async with Replica(place, lease).running() as owner, Replica(place, lease).running() as other:
+        await owner.owning()
+        await owner.report("bert", 1)
+        await until(same(owner, other))
+        async with cut_off(other):
+            await owner.report("bert", 2)
+            await until(lambda: other.follower._is_behind)
+        readings, list_anew = 0, other.follower._list
+
+        async def counted(bounds: Any) -> None:
+            nonlocal readings
+            readings += 1
+            await list_anew(bounds)
+
+        other.follower._list = counted  # type: ignore[method-assign]
+        await until(lambda: other.follower.owner is not None)
+        for step in (3, 4, 5):
+            await owner.report("bert", step)
+            await until(same(owner, other))
+        assert readings == 1
+
+
 async def test_a_reading_that_breaks_off_is_begun_anew(
     nats: NatsServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -331,6 +331,8 @@ class NatsFollower:
         if beat is not None:
             taken.take(beat)
         self._is_behind, self._is_listed = False, True
+        if self.lost_at is not None:
+            self.lost_at = time.monotonic()  # until now what is shown is what the log has
         log.info("log of the jobs read", jobs=sum(1 for _ in self._log), sequence=self._place.sequence)
 
 
