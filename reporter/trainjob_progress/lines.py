@@ -185,7 +185,7 @@ class LineReader:
         if repeats and _BOOSTING.match(words):
             return None
         readers: tuple[Callable[[str], Optional[Fields]], ...] = (
-            _read_object, _read_rich, self._read_keras, _read_boosting, self._read_counts, self._read_pairs,
+            self._read_object, _read_rich, self._read_keras, _read_boosting, self._read_counts, self._read_pairs,
         )  # fmt: skip
         for read in readers:
             fields = read(words)
@@ -196,7 +196,7 @@ class LineReader:
 
     def _read_record(self, line: str) -> Optional[Fields]:
         """A log line of `logging`: by its fields, else by its message."""
-        fields = _read_object(line)
+        fields = read_object(line) if line.endswith("}") else None
         if fields is not None:
             self._said_step = fields.get("step", self._said_step)
             return fields or None
@@ -283,6 +283,12 @@ class LineReader:
         done = round(epoch - (not self._counted.counts_from_0) + share, 4)
         return {"epoch": done, **({"metrics": metrics} if metrics else {})}
 
+    def _read_object(self, line: str) -> Optional[Fields]:
+        if not line.endswith("}"):
+            return None
+        text = (line if line[0] == "{" else _message(line)).strip()
+        return read_object(text, self._pairs.may_be_set) if text.startswith("{") else None
+
     def _read_pairs(self, line: str) -> Optional[Fields]:
         return self._pairs.read(_message(line))
 
@@ -294,13 +300,6 @@ def _may_be_bar(line: str) -> bool:
         or "%] in " in line or ") |" in line or "% [" in line
         or "#]" in line or "-]" in line
     )  # fmt: skip
-
-
-def _read_object(line: str) -> Optional[Fields]:
-    if not line.endswith("}"):
-        return None
-    text = (line if line[0] == "{" else _message(line)).strip()
-    return read_object(text) if text.startswith("{") else None
 
 
 def _read_rich(line: str) -> Optional[Fields]:

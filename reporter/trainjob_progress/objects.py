@@ -6,7 +6,7 @@ Pure. A line may be hostile (`lines`): repetitions that may meet are bounded.
 from __future__ import annotations
 
 import re
-from typing import Any, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .pairs import COUNTS, NUMBER, to_number, to_plain
 from .patterns import lazily
@@ -40,6 +40,13 @@ _RECORD_NAMES = {
     "@timestamp", "attempt", "created", "level", "levelno", "line", "lineno", "msecs", "pid", "port",
     "process", "relativecreated", "severity", "thread", "time", "timestamp", "ts", "v",
 }  # fmt: skip
+# What only a training says: a position beside it is no setting.
+_MEASURED = lazily(
+    r"(?:^|[\W\d_])(?:loss|acc(?:uracy)?|error|rewards?|returns?|score|perplexity|ppl|[mrp]?ae|r?mse|nll|elbo|f1"
+    r"|auc|bleu|[wc]er|iou|m?ap)(?![^\W\d_])(?!_(?:scale|weight|coef))",
+    re.IGNORECASE,
+)
+_IS_TIME = 10**8  # seconds since 1970; no epochs
 _FIELD_OF_DOCUMENT = {
     "step": "step",
     "totalSteps": "total_steps",
@@ -51,8 +58,9 @@ _FIELD_OF_DOCUMENT = {
 }
 
 
-def read_object(text: str) -> Optional[Fields]:
-    """The fields of a report, perhaps none; None when it is no object, or says nothing of progress."""
+def read_object(text: str, may_be_set: Optional[Callable[[Fields], bool]] = None) -> Optional[Fields]:
+    """The fields of a report, perhaps none; None when it is no object, or says nothing of progress.
+    `may_be_set`: whether a position may be a setting. None: it is none, whatever stands beside it."""
     values = parse_object(text)
     if not values:
         return None
@@ -78,6 +86,9 @@ def read_object(text: str) -> Optional[Fields]:
     if are_settings(values, "batch"):
         return {}
     fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
+    if may_be_set is not None and is_doubtful(fields, fields.get("metrics", ())):
+        if may_be_set(fields) or any(isinstance(value, str) for value in metrics.values()):
+            return {}
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 
@@ -141,6 +152,13 @@ def speaks_of_progress(fields: Fields) -> bool:
     return any(isinstance(value, float) for value in fields.get("metrics", {}).values())
 
 
+def is_doubtful(fields: Fields, names: Iterable[str]) -> bool:
+    """Whether a position has nothing beside it that only a training says: neither a plan nor a measurement."""
+    if POSITION.isdisjoint(fields) or "total_steps" in fields or "total_epochs" in fields:
+        return False
+    return not any(map(_MEASURED.search, names))
+
+
 def with_position(values: Mapping[str, Any]) -> Fields:
     """Values by name, with steps and epochs taken out of them."""
     metrics = dict(values)
@@ -150,7 +168,9 @@ def with_position(values: Mapping[str, Any]) -> Fields:
         if isinstance(metrics[name], str):
             continue
         if name.lower() == "epoch":
-            fields["epoch"] = metrics.pop(name)
+            value = metrics.pop(name)
+            if value < _IS_TIME:
+                fields["epoch"] = value
         elif name.lower() in COUNTS:
             value = metrics.pop(name)
             if (name in OF_RUN or not names_run) and value == value // 1:

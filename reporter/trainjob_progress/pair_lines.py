@@ -12,6 +12,7 @@ from .objects import (
     Fields,
     are_settings,
     is_another_ranks,
+    is_doubtful,
     parse_object,
     speaks_of_progress,
     with_position,
@@ -100,18 +101,19 @@ class PairReader:
         self.epochs = epochs
         self._forms: set[str] = set()  # of lines that say just enough
         self._names_run = False  # steps are named as the run's: others are of something else
-        self._last: dict[str, float] = {}  # step and epoch that are known, or may be settings
+        self._known: dict[str, float] = {}  # step and epoch
+        self._last: dict[str, float] = {}  # the same, or what may be settings
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
         other = copy(self)
-        other.epochs, other._last = epochs, dict(self._last)
+        other.epochs, other._last, other._known = epochs, dict(self._last), dict(self._known)
         return other
 
     def follow(self, fields: Fields) -> None:
         """Another line has said where the run stands."""
         for field in POSITION.intersection(fields):
-            self._last[field] = fields[field] or 0
+            self._last[field] = self._known[field] = fields[field] or 0
 
     def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no
@@ -140,12 +142,7 @@ class PairReader:
         if "total_steps" in fields and "step" in fields:
             first = next(name for name in fields if name in POSITION)
             self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
-        if (
-            is_whole
-            and len(pairs) == len(fields) == 1
-            and POSITION.issuperset(fields)
-            and self._may_be_set(fields)
-        ):
+        if is_whole and is_doubtful(fields, (pair.name for pair in pairs)) and self.may_be_set(fields):
             return {}
         has_position = not POSITION.isdisjoint(fields)
         is_assigned = not all(pair.sign.isspace() for pair in pairs)
@@ -180,11 +177,15 @@ class PairReader:
                 values[pair.name] = pair.value
         return totals, {**said, **values}
 
-    def _may_be_set(self, fields: Fields) -> bool:
-        """Whether a position that is all of a line may be a setting: it may, until a later one is larger."""
-        ((field, value),) = fields.items()
-        before, self._last[field] = self._last.get(field), value
-        return value > 1 and (before is None or value <= before)
+    def may_be_set(self, fields: Fields) -> bool:
+        """Whether a doubtful position may be a setting: it may, until a later one is larger."""
+        positions = {field: fields[field] for field in POSITION.intersection(fields)}
+        before = self._last
+        self._last = {**before, **positions}
+        return all(
+            value > 1 and value != self._known.get(field) and value <= before.get(field, value)
+            for field, value in positions.items()
+        )
 
     def _read_both(self, text: str) -> Optional[Fields]:
         """`step 5: {'loss': 0.5}`"""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from trainjob_progress.lines import LineReader
+from trainjob_progress.objects import POSITION
 from trainjob_progress.searcher import make_search
 
 
@@ -387,14 +388,14 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             },
         ),
         (
-            "step 5 - batch_cost: 0.06 - reader cost: 0.01",
-            {"step": 5, "metrics": {"batch_cost": 0.06, "reader cost": 0.01}},
+            "step 1 - batch_cost: 0.06 - reader cost: 0.01",
+            {"step": 1, "metrics": {"batch_cost": 0.06, "reader cost": 0.01}},
         ),
         ("Training for 10 epochs with lr=0.25", None),
         ("step 5 acc@1: 90.1", {"step": 5, "metrics": {"acc@1": 90.1}}),
         ("step 5 loss (train): 0.5", {"step": 5, "metrics": {"loss (train)": 0.5}}),
         ("Epoch 1 Avg. loss: 0.5", {"epoch": 1, "metrics": {"Avg. loss": 0.5}}),
-        ("step 5, train_step_timing in s: 0.9", {"step": 5, "metrics": {"train_step_timing in s": 0.9}}),
+        ("step 1, train_step_timing in s: 0.9", {"step": 1, "metrics": {"train_step_timing in s": 0.9}}),
         ("Total training time: 0.25", {"metrics": {"Total training time": 0.25}}),
         ("Total params: 124.4 M", None),
         # What is said in units, and beside a metric.
@@ -581,6 +582,44 @@ def test_a_position_alone_in_a_line_may_be_a_setting_until_a_later_one_is_larger
     assert read(form.format(100), form.format(57)) is None
     assert read(form.format(100), form.format(57), form.format(58)) == {name: 58}
     assert read(form.format(100), form.format(100)) is None
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{{"lr": 0.001, "epoch": {}, "hidden_size": 768, "dropout": 0.1}}',
+        "lr=0.1 epoch={} label_smoothing=0.1",
+        "step {} gamma 0.1 beta 0.9",
+    ],
+)
+def test_a_position_beside_which_nothing_is_measured_may_be_a_setting_too(form: str) -> None:
+    """Seen: epoch 100 of a configuration in JSON."""
+    assert read(form.format(100)) is None
+    assert POSITION.isdisjoint(read(form.format(100), form.format(57)) or {})
+    assert not POSITION.isdisjoint(read(form.format(100), form.format(57), form.format(58)) or {})
+    measured = form.format(100).replace("lr", "loss").replace("gamma", "loss")
+    assert not POSITION.isdisjoint(read(measured) or {})
+
+
+def test_what_is_measured_at_a_position_that_is_known_is_taken_whatever_its_name() -> None:
+    trained = "{'loss': 0.5, 'epoch': 2.0}"
+    assert read(trained, "{'eval_runtime': 1.5, 'epoch': 2.0}") == {
+        "epoch": 2.0, "metrics": {"eval_runtime": 1.5},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 3, "name": "download", "status": "ok"}',
+        '{"level": "info", "msg": "Reconciling", "step": 3}',
+        '{"epoch": 1763720000, "cpu": 0.5}',
+        '{"epoch": 1763720000.5, "level": "info"}',
+    ],
+)
+def test_what_else_is_called_a_step_or_an_epoch_is_no_position(line: str) -> None:
+    later = line.replace("3", "4")
+    assert POSITION.isdisjoint(read(line, later) or {})
 
 
 @pytest.mark.parametrize("wrong", ['"abc"', "[1]", "{}", "true"])
