@@ -30,15 +30,19 @@ MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = lazily(NUMBER, re.IGNORECASE)
 _MAY_MEAN = lazily(
-    r"\d|nan|inf|iteration is:|_mem ", re.IGNORECASE
+    r"\d|nan|inf|iteration(?: is)?:|_mem ", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
 _ESCAPES = lazily(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
 # `[1,0]<stdout>:` of mpirun (behind a time if asked for), `[prterun-host-7@1,0]<stdout>:` of Open MPI 5,
-# `[rank0]:` and `[default0]:` of torchrun: several processes in one log.
+# `[rank0]:` and `[default0]:` of torchrun, `0: ` of srun, `[GPU0] ` and `Worker 0: ` of programs themselves:
+# several processes in one log.
 _RANK_PREFIX = lazily(
     r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
     r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
+    r"|^\s{0,8}(\d{1,6}):\x20"
+    r"|^[\[(<]?(?:rank|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?)(0|[1-9]\d{0,5})(?:[\])>]:?\s?|[:|,]?\s)",
+    re.IGNORECASE,
 )
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
 # Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
@@ -57,7 +61,8 @@ _TIME = lazily(
     r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*"
     r"|^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,64} [\w./-]{1,64}(?:\[\d{1,9}\])?:\s)?"  # syslog's
 )
-_RAY = lazily(r"^\(\w[\w.]{0,64}(?: pid=\d{1,9})(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
+_RAY = lazily(r"^\((\w[\w.]{0,64}) pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
+MAX_OTHERS = 20  # lines of others of its name, after which an actor that says nothing is gone
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
     r"^\[(?:INFO|DEBUG)\|[^\]>]{0,64}\][^>]{0,64}>> "  # of Transformers
@@ -68,7 +73,7 @@ _RECORD = lazily(
 )
 _OWN_LINE = '{"schemaVersion":'
 _OWN_RECORD = '{"timestamp": "'
-_BEST = "est iteration is:"  # LightGBM: the next line repeats an earlier round
+_BEST = ("est iteration is:", "est iteration:")  # LightGBM, XGBoost: the next line repeats an earlier round
 # More people may see the job than its log.
 _SECRET = lazily(
     r"passw|passphrase|secret|credential|(?:api|access|private)[_-]?key|(?:^|[\W_])(?:token|pin|pwd)$",
@@ -78,10 +83,10 @@ _SECRET = lazily(
 
 def own_words(line: str) -> Optional[str]:
     """The line without the mark of rank 0; None when another rank printed it."""
-    prefix = _RANK_PREFIX.match(line) if "]" in line else None
+    prefix = _RANK_PREFIX.match(line)
     if prefix is None:
         return line
-    return line[prefix.end() :] if int(prefix.group(1) or prefix.group(2)) == 0 else None
+    return line[prefix.end() :] if int(prefix.group(prefix.lastindex or 0)) == 0 else None
 
 
 def find_bar(line: str) -> Optional[Drawing]:
@@ -104,6 +109,7 @@ class LineReader:
         self._epochs: Optional[int] = None  # that a line of its own has named
         self._batches: Optional[int] = None  # of that epoch
         self._batch = 0  # the last one of that epoch
+        self._ended: set[str] = set()  # what was measured at its end
         self._repeats = False  # the next line says what was said before
         self._bars = BarReader(sees_all=sees_all)
         self._known = FormReader()
@@ -112,16 +118,21 @@ class LineReader:
         self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
         self._moves = 0  # how often one was new or larger: what says where a run goes on is said again
         self._is_bar = False  # the line that was read last
+        self._speaker = ""  # what Ray put before that line
+        self._actor = ""  # the same, of the first actor that said where it stands
+        self._others = 0  # lines in a row of others of its name
 
     def read(self, line: str, *, depth: int = 0) -> Optional[Fields]:
         """The fields of a report, or None when the line says nothing of progress.
 
         `depth`: how many lines below another bar's it stands, where control characters do not say so.
         """
-        self._is_bar = False
+        self._is_bar, self._speaker = False, ""
         fields = self._read(line, depth)
         if fields:
             self._pairs.follow(fields)
+            if self._speaker and not POSITION.isdisjoint(fields):
+                self._actor = self._speaker
         if fields and self._sees_all and not (self._is_bar or self._bars.has_run):
             self._follow(fields)
         if fields and not self._is_bar and not POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
@@ -158,8 +169,10 @@ class LineReader:
         if not _MAY_MEAN.search(words):
             self._repeats = False
             return None
-        if words[0] == "(":
-            words = _RAY.sub("", words)
+        if words[0] == "(" and (mark := _RAY.match(words)) is not None:
+            if self._is_another_actor(mark):
+                return None
+            self._speaker, words = mark.group(), words[mark.end() :]
         if words.startswith(_OWN_RECORD):
             return self._read_record(words)
         fields = self._known.read(words, _message)
@@ -193,6 +206,18 @@ class LineReader:
                 self._said_step = fields.get("step", self._said_step)
                 return fields or None
         return None
+
+    def _is_another_actor(self, mark: re.Match[str]) -> bool:
+        """Of several trials or ranks in one log, the first that says where it stands counts. Another of its
+        name takes its place once it is gone."""
+        if not self._actor or mark.group() == self._actor:
+            self._others = 0
+            return False
+        self._others += self._actor.startswith(f"({mark.group(1)} ")
+        if self._others < MAX_OTHERS:
+            return True
+        self._actor, self._others = mark.group(), 0
+        return False
 
     def _read_record(self, line: str) -> Optional[Fields]:
         """A log line of `logging`: by its fields, else by its message."""
@@ -252,6 +277,7 @@ class LineReader:
             self._counted.count(said)
             self._counted.current = said["epoch"] + self._counted.counts_from_0
             self._epochs, self._batches, self._batch = said["total_epochs"], None, 0
+            self._ended = set()
             return {"epoch": self._counted.current - 1, "total_epochs": self._epochs}
         match = _KERAS.match(line)
         if match is None:
@@ -264,6 +290,9 @@ class LineReader:
         if batches != (self._batches or batches) or batch < self._batch:
             # An evaluation or a prediction, which look alike; or a thread was late: Keras prints on several.
             return {}
+        said, self._ended = self._ended, set(metrics) if batch == batches else set()
+        if said and said >= self._ended and batch == batches:
+            return {}  # of an evaluation of as many; its own end it says again with the validation's
         self._batches, self._batch = batches, batch
         fields: Fields = {"step": (current - 1) * batches + batch, "metrics": metrics}
         if self._epochs:
@@ -290,7 +319,8 @@ class LineReader:
         return read_object(text, self._pairs.may_be_set) if text.startswith("{") else None
 
     def _read_pairs(self, line: str) -> Optional[Fields]:
-        return self._pairs.read(_message(line))
+        words = own_words(_message(line))  # a rank may stand behind the time, too
+        return {} if words is None else self._pairs.read(words)
 
 
 def _may_be_bar(line: str) -> bool:

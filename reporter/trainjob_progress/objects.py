@@ -25,6 +25,7 @@ _ITEM = lazily(  # of a Python dictionary, as its repr has it
     rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|({NUMBER}))\s?([,}}])",
     re.IGNORECASE,
 )
+_RANKS = {"rank", "global_rank", "local_rank", "process_index", "worker", "worker_id"}
 # What is no measurement, where nothing else is said but a learning rate.
 _SETTINGS = {
     "arch", "betas", "batch_size", "data", "dataset", "device", "dropout", "gamma", "gpu", "gpus", "model",
@@ -129,8 +130,8 @@ def _name_aside(metrics: Mapping[str, Any], aside: str) -> Fields:
 
 def is_another_ranks(values: dict[str, Any]) -> bool:
     """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
-    for name in ("rank", "Rank", "RANK", "global_rank"):
-        if isinstance(values.get(name), int) and values.pop(name) != 0:
+    for name in list(values):
+        if name.lower() in _RANKS and isinstance(values[name], int) and values.pop(name) != 0:
             return True
     return False
 

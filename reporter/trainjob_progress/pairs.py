@@ -34,6 +34,11 @@ _NO_NAMES = {
     "torchvision", "timestamp", "transformers", "triton", "ts", "v_num",
     "version", "with",
 }  # fmt: skip
+# Before a whole number in a sentence: `reward over 100 episodes: 12.5` names neither 100 nor 12.5.
+_PREPOSITIONS = {
+    "about", "across", "after", "before", "between", "during", "every", "first", "last", "next", "on", "over",
+    "past", "per", "since", "than", "top", "under", "until", "up", "within",
+}  # fmt: skip
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
@@ -91,10 +96,15 @@ class Pair(NamedTuple):
 def find_pairs(text: str) -> list[Pair]:
     """`name=number`, `name: number`, `name number`, `name number/total`."""
     pairs = []
+    sentence = -1  # where a number of a sentence has ended
     for match in islice(_PAIR.finditer(text), MAX_PAIRS):
         name, sign, value, total = match.groups()
         lowered = name.lower()
-        if lowered in _NO_NAMES or (not sign and lowered not in COUNTS):
+        if sign.isspace() and value.isdecimal() and (lowered in _PREPOSITIONS or lowered in _NO_NAMES):
+            sentence = match.end() + 1
+        if match.start() == sentence or lowered in _NO_NAMES or (not sign and lowered not in COUNTS):
+            continue
+        if sentence == match.end() + 1:
             continue
         start = match.start()
         if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):
@@ -128,7 +138,8 @@ def is_place(pair: Pair, text: str) -> bool:
         return True
     if pair.sign != ":" or not isinstance(pair.value, int) or pair.name.lower() in COUNTS:
         return False
-    return "." in pair.name or text.startswith(" - ", pair.start + pair.length)
+    end = pair.start + pair.length
+    return "." in pair.name or text.startswith(" - ", end) or (text.startswith("]", end) and text[pair.start - 1] == " ")
 
 
 def find_doubted(pairs: Iterable[Pair]) -> set[str]:

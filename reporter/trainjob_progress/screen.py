@@ -43,6 +43,7 @@ class Screen:
         self._row = self._column = 0
         self._saved = (0, 0)
         self._is_new = False  # whether something was written into the line since it was left
+        self._written: Optional[int] = None  # so far the line is new since a return; None: there was none
         self._is_quiet = False  # whether nothing was written since the last pause
         self._above: Optional[str] = None  # what a line below showed from which the cursor is on its way up
         self._rows_up = 0
@@ -75,7 +76,7 @@ class Screen:
         looks complete: a bar's end shows."""
         if self._is_quiet:
             self._arrive()
-            if self._is_new and self._lines[self._row].endswith("]"):
+            if self._is_new and self._fresh.endswith("]"):
                 self._leave()
         self._is_quiet = True
         left, self._left = self._left, []
@@ -98,6 +99,8 @@ class Screen:
         self._lines[self._row] = line[: MAX_LINE + 1]  # one more: too long to be read
         self._column = min(column + len(words), MAX_LINE + 1)
         self._is_new = True
+        if self._written is not None:
+            self._written = max(self._written, self._column)
 
     def _control(self, control: str) -> None:
         self._arrive()
@@ -110,6 +113,7 @@ class Screen:
         if control not in "\n\r\b\v\f" and control not in _TWO:
             return
         self._leave()
+        self._written = 0 if control == "\r" else None
         if control == "\r":
             self._column = 0
         elif control == "\b":
@@ -142,13 +146,16 @@ class Screen:
             # What is behind the cursor goes, or stays for what comes: the line is still being written.
             if not (action == "C" or (action in "JK" and count == 0)):
                 self._leave()
+            if action not in "CJK":
+                self._written = None
             column = int(second) if second.isdecimal() and len(second) < 6 else 0
             move(self, count, column)
 
     def _go_up(self, count: int) -> None:
         if self._is_new:
-            self._above, self._rows_up = self._lines[self._row], 0
+            self._above, self._rows_up = self._fresh, 0
             self._is_new = False
+        self._written = None
         up = min(count, self._row)
         self._row -= up
         self._rows_up += up
@@ -162,7 +169,13 @@ class Screen:
     def _leave(self) -> None:
         if self._is_new:
             self._is_new = False
-            self._add(self._lines[self._row], 0)
+            self._add(self._fresh, 0)
+
+    @property
+    def _fresh(self) -> str:
+        """The line as far as it was written since the last return: behind that may be what is left of a longer
+        one, whose digits are not this one's."""
+        return self._lines[self._row][: self._written]
 
     def _add(self, text: str, depth: int) -> None:
         text = text.rstrip()

@@ -75,6 +75,15 @@ def test_keras_bars_of_evaluations_and_predictions_are_not_the_training() -> Non
     assert fields == {"step": 483, "total_steps": 1570, "metrics": {"loss": 0.27}}
 
 
+def test_an_evaluation_of_keras_on_as_many_batches_is_not_the_training() -> None:
+    """Seen: its loss as the training's, where Keras prints one line for each epoch."""
+    line = "157/157 - 2s - 9ms/step - loss: {}"
+    trained = line.format(0.5)
+    assert read("Epoch 3/3", trained, line.format(0.25)) is None
+    assert (read("Epoch 2/3", trained, "Epoch 3/3", line.format(0.25)) or {})["metrics"] == {"loss": 0.25}
+    assert (read("Epoch 2/3", trained, trained + " - val_loss: 0.75") or {})["epoch"] == 2
+
+
 def test_a_batch_that_keras_prints_late_is_not_said_again() -> None:
     """Seen: 3/44, then 2/44. With JAX, Keras draws its bar on the threads of a pool."""
     third, second = (f"{batch}/44 ━━━━━━━━━━━━━━━━━━━━ 1s 9ms/step - loss: 0.28" for batch in (3, 2))
@@ -161,6 +170,7 @@ def test_the_round_that_lightgbm_names_the_best_is_not_the_last(said: str) -> No
         "step": 1,
         "metrics": {"valid_0-l2": 0.9},
     }
+    assert read("[50]\ttrain-rmse:0.2", "Stopping. Best iteration:", "[30]\ttrain-rmse:0.3") is None  # XGBoost
 
 
 @pytest.mark.parametrize(
@@ -488,6 +498,7 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"epoch": 0.1, "metrics": {"loss": 1.5}},
         ),
         ("INFO [train:12] step:5 loss:0.5", {"step": 5, "metrics": {"loss": 0.5}}),
+        ("[I 260123 10:30:45 train:12] step 5 loss 0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         ("INFO step:5 | loss:0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         # Arrays of one number.
         (
@@ -723,11 +734,53 @@ def test_our_own_line_is_read_whole_wherever_it_begins(before: str) -> None:
         "[default{}]:",
         "[prterun-node-0-7@1,{}]<stderr>: ",
         "Fri Jan 23 10:30:45 2026[1,{}]<stdout>:",
+        "{}: ",  # srun --label
+        "  {}: ",
+        "[GPU{}] ",
+        "GPU {}: ",
+        "rank{}: ",
+        "[worker_{}]: ",
+        "Worker {} | ",
+        "2026-01-23 10:30:45 INFO [GPU{}] ",
     ],
 )
 def test_of_several_processes_in_one_log_rank_0_is_read(prefix: str) -> None:
     assert read(prefix.format(0) + "loss=0.25") == {"metrics": {"loss": 0.25}}
     assert read(prefix.format(3) + "loss=0.25") is None
+    assert read(prefix.format(3) + "Epoch 3/10, Step 10/100, loss: 0.5") is None
+
+
+@pytest.mark.parametrize("name", ["worker", "worker_id", "local_rank", "process_index"])
+def test_an_object_of_another_rank_says_nothing(name: str) -> None:
+    assert read(f'{{"{name}": 3, "step": 5, "loss": 0.5}}') is None
+    assert read(f'{{"{name}": 0, "step": 5, "loss": 0.5}}') == {"step": 5, "metrics": {"loss": 0.5}}
+
+
+def test_of_rays_actors_of_one_name_the_first_counts_that_says_where_it_stands() -> None:
+    """Seen: epochs and losses of several trials, mixed."""
+    first, other, driver = (f"({name}) " for name in ("train_a pid=7", "train_a pid=8", "Tuner pid=9"))
+    said = "Epoch {}/10, loss: 0.5"
+    begun = [f"{other}Using 2 workers", first + said.format(3)]
+    assert read(*begun, other + said.format(5)) is None
+    assert read(*begun, driver + said.format(5)) is None
+    assert read(*begun, *[other + said.format(5)] * 30, first + said.format(4)) is None  # it was gone too long
+    assert read(*begun, *[other + said.format(5)] * 10, first + said.format(4)) is not None
+    assert read(*begun, *[driver + said.format(5)] * 30) is None
+    assert read(*begun, *[other + said.format(5)] * 30) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Mean reward over 100 episodes: 12.5", "Mean reward over last 100 episodes: 12.5",
+        "accuracy after 10 rounds = 0.5", "Loss after 100 iterations: 0.5", "F1 on 500 examples: 0.93",
+        "average over 5 runs: 0.93", "top 5 accuracy: 0.93",
+    ],
+)  # fmt: skip
+def test_words_of_a_sentence_are_no_names(line: str) -> None:
+    """Seen: metrics called "over" and "episodes"."""
+    assert read(line) is None
+    assert read(f"step 5 | loss: 0.5 | {line}") in (None, {"step": 5, "metrics": {"loss": 0.5}})
 
 
 def test_a_pattern_of_ones_own_replaces_the_rest() -> None:

@@ -60,9 +60,16 @@ def test_a_line_counts_when_it_is_left_or_begun_anew() -> None:
     assert screen.write("step 5/10") == []
     assert screen.write("0 loss 0.5\r") == [Line("step 5/100 loss 0.5", 0)]
     assert screen.write("step 6") == []
-    assert screen.write("\n") == [
-        Line("step 6/100 loss 0.5", 0)
-    ]  # what was not written over still stands there
+    assert screen.write("\n") == [Line("step 6", 0)]
+
+
+def test_what_is_left_of_a_longer_line_is_none_of_the_next_ones_digits() -> None:
+    """Seen: loss 0.523456."""
+    lines = Screen().write("step 100 loss 0.123456\rstep 101 loss 0.5\rstep 102 loss 0.25\n")
+    assert [line.text for line in lines] == [
+        "step 100 loss 0.123456", "step 101 loss 0.5", "step 102 loss 0.25",
+    ]  # fmt: skip
+    assert [line.text for line in Screen().write("inner 10/10\x1b[A\router 1\r\n")] == ["inner 10/10", "outer 1"]
 
 
 def test_a_line_below_to_which_the_cursor_does_not_stay_is_an_inner_one() -> None:
