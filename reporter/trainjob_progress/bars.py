@@ -8,6 +8,7 @@ from copy import copy
 from typing import Any, Optional, Set, Tuple
 
 from .drawn import Drawing, find_drawing
+from .objects import says_measured
 from .pairs import read_metrics
 from .patterns import lazily
 
@@ -19,7 +20,7 @@ MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again 
 _COUNT = r"\d{1,15}"
 # Whole words: no "generator", "workload" or "encoder".
 _EVALUATION = (
-    r"eval(?:uat(?:e|ing|ion))?s?|val|valid(?:at(?:e|ing|ion))?|test(?:ing|s)?|sanity|predict(?:ing|ions?)?"
+    r"eval(?:uat(?:e|ing|ion))?s?|val|valid(?:at(?:e|ing|ion))?|test(?:ing|s)?|dev|sanity|predict(?:ing|ions?)?"
     r"|infer(?:ence|ring)?"
 )
 _EVALUATION_BAR = lazily(rf"(?<![a-z])(?:{_EVALUATION})(?![a-z])", re.IGNORECASE)
@@ -29,27 +30,34 @@ _ACTIVITY = lazily(
     r"|optimi[sz]|distill|adapt)[a-z]{3,24}ing(?![a-z-])",
     re.IGNORECASE,
 )
-# Before that it says nothing: `Training embedding model`.
-_BEGINS = lazily(
-    r"(?<![a-z])(?:training(?! (?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])", re.IGNORECASE
-)
 _SIDE_BAR = lazily(
     rf"(?<![a-z])(?:{_EVALUATION}|map|downloads?|(?:pre)?loads?|filters?|tokens?|tokeniz(?:e|er|ation)|generation"
     r"|fetch|shards?|extract(?:ion)?|save|caches?|datasets?|prepar(?:e|ation)|pre-?process|parse|reads?|index(?:es)?"
-    r"|scans?|encode|pack|(?:de)?compress|unzip|verif(?:y|ication)|warm-?up|build|prompts|rollouts?|make_experience)"
+    r"|scans?|encode|pack|(?:de)?compress|unzip|verif(?:y|ication)|warm-?up|build|prompts|rollouts?|make_experience"
+    r"|files?|embeddings?|features?|metrics|images|samples?|sampler|data|set|split|folds?|trials?|layers?)"
     r"(?![a-z])",
     re.IGNORECASE,
 )
+# No name of a file. `Training` comes before what is trained; `train` may belong to it: `train metrics`.
 _TRAINING = lazily(
-    r"(?<![a-z])(?:train(?:ing)?(?! (?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])", re.IGNORECASE
+    r"(?<![a-z/.])(?:train(?:ing)?(?![/.\w-]|:?\s(?:data|set|split))|(?:pre|meta)?-?training|(?:fine-?)?tuning|fitting)(?![a-z])",
+    re.IGNORECASE,
 )
+_BEGINS = lazily(r"ing$", re.IGNORECASE)
+# What else a training's bar may be called.
+_COUNTED = lazily(
+    r"(?<![a-z])(?:(?:time)?steps?|it(?:er(?:ation)?s?)?|epochs?|progress|total|loss|rounds?|episodes?|updates?"
+    r"|runn?ing|(?:meta-?)?learning|(?:fine-?)?tuning|optimi[sz]ing|distilling|adapting|finetune)(?![a-z])",
+    re.IGNORECASE,
+)
+_NAME = lazily(r"[^\W\d_]")
 _MEASURED = lazily(
     r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)|\w{1,64}=", re.IGNORECASE
 )
 # Of the datasets library, of downloads: they may count bytes as if these were steps.
-_SIDE_UNIT = lazily(r"\bexamples|[\d?][kMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
+_SIDE_UNIT = lazily(r"\bexamples|[\d?][kKMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
 _EPOCH = lazily(
-    rf"\b(?:epoch|(episode)):?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE
+    rf"\b(?:epoch|(episode))[:=#(\[_\s-]{{0,16}}({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE
 )
 _EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
@@ -57,15 +65,26 @@ _PART = lazily(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G 
 _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 
 
-def _is_aside(description: str) -> bool:
-    """Whether a bar says that it is not the training's. What it shows of a measurement does not say so."""
+def _is_aside(description: str, *, is_measured: bool) -> bool:
+    """Whether a bar does not say that it is the training's. One without a name does not say otherwise.
+    What it shows of a measurement says nothing of that, but that something is trained."""
     said = _MEASURED.sub("", description)
-    names_epoch = _EPOCH.search(said) is not None
-    activity = None if names_epoch else _ACTIVITY.search(said)
-    if activity is not None and _BEGINS.search(said, 0, activity.start()) is None:
-        return True
-    words = _EVALUATION_BAR if names_epoch else _SIDE_BAR
-    return words.search(said) is not None and _TRAINING.search(said) is None
+    training = _TRAINING.search(said)
+    epoch = _EPOCH.search(said)
+    if epoch is not None:
+        return _ACTIVITY.search(said, epoch.end()) is not None or (
+            training is None and _EVALUATION_BAR.search(said) is not None
+        )
+    others = filter(None, (_SIDE_BAR.search(said), _ACTIVITY.search(said)))
+    aside = min(others, key=re.Match.start, default=None)
+    if training is not None and aside is not None and training.start() < aside.start():
+        is_one = not said[training.end() : aside.start()].strip(": ")
+        return is_one and _BEGINS.search(training.group()) is None
+    if training is not None:
+        return aside is not None
+    return aside is not None or not (
+        is_measured or said != description or _COUNTED.search(said) or not _NAME.search(said)
+    )
 
 
 def is_of_unknown(line: str) -> bool:
@@ -78,14 +97,15 @@ class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
-        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "is_named", "lags", "lasts_s",
-        "name", "step", "total",
+        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "is_named",
+        "lags", "lasts_s", "name", "step", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.counts_epochs = _EPOCHS_BAR.search(name) is not None
         self.is_named = self.counts_epochs or _TRAINING.search(name) is not None  # as a training's
+        self.has_twins = False  # bars of the same name are drawn below it: of other processes
         self.total = total
         self.step = 0
         self.drawn = 0  # the step that it showed last, which may be another process's
@@ -154,20 +174,28 @@ class BarReader:
         is_end = said.get("step") == bar.step or said.get("epoch", 0) >= (
             said.get("total_epochs") or math.inf
         )
-        return not (is_summary or is_end)
+        bar.has_lines = is_summary or is_end
+        return not bar.has_lines
 
     def _take(self, drawing: Drawing, *, is_nested: bool, has_version: bool) -> Fields:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
-        if (has_name and _is_aside(description)) or _SIDE_UNIT.search(drawing.pace):
-            bar = self._run
+        fields: Fields = {}
+        is_measured = False
+        if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
+            fields["metrics"] = metrics
+            is_measured = says_measured(metrics)
+        bar = self._run
+        if _SIDE_UNIT.search(drawing.pace):
+            if bar is None or bar.total != total or bar.step or bar.before:
+                return {}
+            self._run = None  # so fast that it was drawn at its beginning and its end only
+            return {"step": None, "total_steps": None}
+        if has_name and _is_aside(description, is_measured=is_measured):
             if bar is None or bar.total != total or not 0 < bar.step < step:
                 return {}
             bar.step = step  # it is the training's, which says what its last step does
             return self._position(bar)
-        fields: Fields = {}
-        if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
-            fields["metrics"] = metrics
         name = ""
         if has_name and (
             words := _WORDS.match(description)
@@ -179,6 +207,7 @@ class BarReader:
             and self._run is not None
             and (self._run.name, self._run.total) == (name, total)
         ):
+            self._run.has_twins = True
             return fields  # `gpu 1` below `gpu 0`: both do the same, and neither is inside of the other
         if is_nested and len(self._nested) < MAX_BARS:
             self._nested.add((name, total))
@@ -210,10 +239,13 @@ class BarReader:
             return (
                 fields if total == self._epoch_total and not name else {}
             )  # drawn before it was given its name
-        fields.update(self._as_run(name, step, total, drawing.elapsed_s, drawing.remaining_s))
+        time_s = drawing.elapsed_s, drawing.remaining_s
+        fields.update(self._as_run(name, step, total, *time_s, is_measured=is_measured))
         return fields
 
-    def _as_run(self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int) -> Fields:
+    def _as_run(
+        self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int, *, is_measured: bool
+    ) -> Fields:
         """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
         for the run; a bar of epochs does in any case."""
         bar = self._run
@@ -222,7 +254,8 @@ class BarReader:
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
             is_longer = bar is None or (elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs)
-            if bar is not None and found.is_named != bar.is_named:
+            found.is_named = found.is_named or is_measured
+            if bar is not None and found.is_named != (bar.is_named or bar.has_lines):
                 is_longer = found.is_named
             if not is_longer and not found.counts_epochs:
                 return {}
@@ -231,6 +264,7 @@ class BarReader:
             bar.step = step
         elif not self._follow(bar, step, elapsed_s):
             return {}
+        bar.is_named = bar.is_named or is_measured
         bar.elapsed_s = elapsed_s
         bar.lasts_s = max(bar.lasts_s, elapsed_s + remaining_s)
         return self._position(bar)
@@ -246,6 +280,8 @@ class BarReader:
                 self._leave_inner(step - bar.step)
                 bar.step = step
             return True
+        if bar.has_twins:
+            return False
         bar.lags += 1
         is_new = step <= bar.total / 2 or elapsed_s < 0.8 * bar.elapsed_s
         if not (is_new and bar.step == bar.total) and bar.lags < MAX_LAGS:

@@ -17,7 +17,7 @@ _TQDM = lazily(
     rf"\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
     r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
 )
-_OF = rf"({_COUNT})/({_COUNT})"
+_OF = r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})/(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})"
 _TIME = r"\d{1,9}(?::\d\d){1,2}"
 # rich's columns stand in any order; tqdm.rich's are like these.
 _RICH = lazily(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
@@ -101,12 +101,12 @@ def _find_rich(line: str) -> Optional[Drawing]:
     count = _RICH_COUNT.search(rest)
     if count is None:
         return None
+    step, total = (int(text.replace(",", "")) for text in count.groups())
     behind = rest[count.end() :]
     if _PACKAGE.match(behind):
         return None
     return Drawing(
-        description, int(count.group(1)), int(count.group(2)),
-        to_seconds(elapsed), to_seconds(remaining), behind, behind,
+        description, step, total, to_seconds(elapsed), to_seconds(remaining), behind, behind,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Lines of frameworks whose forms say more than names and numbers do. Pure: text in, fields of a report out.
 
-Ultralytics, OpenMMLab (mmengine, mmcv), fairseq, Megatron, DeepSpeed and NeMo. What is said of a validation
-is no position. A line may be hostile (`lines`): repetitions that may meet are bounded.
+Ultralytics, OpenMMLab (mmengine, mmcv), fairseq, Megatron, DeepSpeed, NeMo and others. What is said of a
+validation is no position. A line may be hostile (`lines`): repetitions that may meet are bounded.
 """
 
 from __future__ import annotations
@@ -56,6 +56,14 @@ _TUTORIAL = lazily(rf"^\[({_COUNT}),\s{{1,8}}{_COUNT}\] (loss: .*)$")
 # CLU's, of JAX's examples.
 _CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[({_COUNT})\] (.*)$")
 _CLU_NOTES = lazily(rf"\bSetting work unit notes: .{{0,64}}% \(({_COUNT})/({_COUNT})\)")
+# Stable-Baselines3's tables: `| time/ | |`, `|    total_timesteps | 256 |`. spaCy's: `E    #   LOSS NER …`.
+_CELLS = lazily(
+    rf"^\|\s(\s{{3}})?([\w./-]{{1,64}})\s{{1,64}}\|\s{{1,64}}(?:({NUMBER})\s{{1,64}})?\|$", re.IGNORECASE
+)
+_SPACY_HEAD = lazily(r"^E\s{2,8}#\s{2,16}(\S.{0,500})$")
+_SPACY = lazily(
+    rf"^\s{{0,8}}({_COUNT})\s{{1,8}}({_COUNT})((?:\s{{1,32}}(?:{NUMBER})){{1,32}})\s{{0,8}}$", re.IGNORECASE
+)
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -65,6 +73,8 @@ class FormReader:
     def __init__(self) -> None:
         self._names: list[str] = []  # of the columns of Ultralytics' table
         self._counts_from_0 = False  # its epochs: YOLOv5's do
+        self._section = ""  # of Stable-Baselines3's table
+        self._columns: list[str] = []  # of spaCy's
         self._readers: tuple[tuple[str, Callable[[str], Optional[Fields]]], ...] = (
             ("% ", self._read_yolo), ("%|", self._read_yolo), ("_mem ", self._read_yolo_head),
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
@@ -73,6 +83,7 @@ class FormReader:
             ("epoch started", _read_espnet), ("epoch:train:", _read_espnet), ("epoch results:", _read_espnet),
             ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
             ("Averaged stats:", _read_nothing), ("] loss: ", _read_tutorial),
+            ("  |", self._read_cells), ("E  ", self._read_spacy_head), ("  ", self._read_spacy),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
@@ -80,6 +91,7 @@ class FormReader:
         """One that goes on from here by itself."""
         other = FormReader()
         other._names, other._counts_from_0 = self._names, self._counts_from_0
+        other._section, other._columns = self._section, self._columns
         return other
 
     def read(self, line: str, strip: Callable[[str], str]) -> Optional[Fields]:
@@ -119,6 +131,34 @@ class FormReader:
             "total_epochs": epochs,
             **({"metrics": metrics} if metrics else {}),
         }
+
+    def _read_cells(self, text: str) -> Optional[Fields]:
+        match = _CELLS.match(text)
+        if match is None:
+            return None
+        is_inner, name, number = match.groups()
+        if number is None:
+            self._section = name if name.endswith("/") and not is_inner else ""
+        if number is None or not (is_inner and self._section) or name.endswith("..."):
+            return {}
+        if (self._section, name) == ("time/", "total_timesteps"):
+            return {"step": to_number(number)}
+        return {"metrics": {self._section + name: to_number(number)}}
+
+    def _read_spacy_head(self, text: str) -> Optional[Fields]:
+        match = _SPACY_HEAD.match(text)
+        if match is None:
+            return None
+        self._columns = re.split(r"\s{2,}", match.group(1).strip())
+        return {}
+
+    def _read_spacy(self, text: str) -> Optional[Fields]:
+        """Its epochs count from 0."""
+        match = _SPACY.match(text) if self._columns else None
+        if match is None or len(values := match.group(3).split()) != len(self._columns):
+            return None
+        metrics = {name: to_number(value) for name, value in zip(self._columns, values)}  # noqa: B905 — younger than 3.9
+        return {"epoch": int(match.group(1)), "step": int(match.group(2)), "metrics": metrics}
 
 
 def _read_openmmlab(text: str) -> Optional[Fields]:

@@ -30,7 +30,7 @@ MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = lazily(NUMBER, re.IGNORECASE)
 _MAY_MEAN = lazily(
-    r"\d|nan|inf|iteration(?: is)?:|_mem ", re.IGNORECASE
+    r"\d|nan|inf|iteration(?: is)?:|_mem |/ {1,64}\||^E {2,8}#", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
 _ESCAPES = lazily(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
@@ -41,7 +41,8 @@ _RANK_PREFIX = lazily(
     r"^(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?"
     r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
     r"|^\s{0,8}(\d{1,6}):\x20"
-    r"|^[\[(<]?(?:rank|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?)(0|[1-9]\d{0,5})(?:[\])>]:?\s?|[:|,]?\s)",
+    r"|^[\[(<]?(?:rank|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?)(0|[1-9]\d{0,5})"
+    r"(?:[\])>]:?\s?|[:|,]?\s)",
     re.IGNORECASE,
 )
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
@@ -198,7 +199,8 @@ class LineReader:
         if repeats and _BOOSTING.match(words):
             return None
         readers: tuple[Callable[[str], Optional[Fields]], ...] = (
-            self._read_object, _read_rich, self._read_keras, _read_boosting, self._read_counts, self._read_pairs,
+            self._read_object, _read_rich, self._read_keras, _read_boosting, self._read_counts,
+            self._read_pairs,
         )  # fmt: skip
         for read in readers:
             fields = read(words)
@@ -290,8 +292,8 @@ class LineReader:
         if batches != (self._batches or batches) or batch < self._batch:
             # An evaluation or a prediction, which look alike; or a thread was late: Keras prints on several.
             return {}
-        said, self._ended = self._ended, set(metrics) if batch == batches else set()
-        if said and said >= self._ended and batch == batches:
+        before, self._ended = self._ended, set(metrics) if batch == batches else set()
+        if before and before >= self._ended and batch == batches:
             return {}  # of an evaluation of as many; its own end it says again with the validation's
         self._batches, self._batch = batches, batch
         fields: Fields = {"step": (current - 1) * batches + batch, "metrics": metrics}

@@ -87,9 +87,10 @@ def read_object(text: str, may_be_set: Optional[Callable[[Fields], bool]] = None
     if are_settings(values, "batch"):
         return {}
     fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
-    if may_be_set is not None and is_doubtful(fields, fields.get("metrics", ())):
-        if may_be_set(fields) or any(isinstance(value, str) for value in metrics.values()):
-            return {}
+    says_more = any(isinstance(value, str) for value in metrics.values())
+    is_doubted = may_be_set is not None and is_doubtful(fields, fields.get("metrics", ()))
+    if is_doubted and may_be_set is not None and (may_be_set(fields) or says_more):
+        return {}
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 
@@ -154,10 +155,15 @@ def speaks_of_progress(fields: Fields) -> bool:
 
 
 def is_doubtful(fields: Fields, names: Iterable[str]) -> bool:
-    """Whether a position has nothing beside it that only a training says: neither a plan nor a measurement."""
+    """Whether a position has nothing beside it that only a training says: no plan, and no measurement."""
     if POSITION.isdisjoint(fields) or "total_steps" in fields or "total_epochs" in fields:
         return False
-    return not any(map(_MEASURED.search, names))
+    return not says_measured(names)
+
+
+def says_measured(names: Iterable[str]) -> bool:
+    """Whether one of them is of what only a training measures."""
+    return any(map(_MEASURED.search, names))
 
 
 def with_position(values: Mapping[str, Any]) -> Fields:

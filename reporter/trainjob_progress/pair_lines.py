@@ -142,6 +142,10 @@ class PairReader:
         if "total_steps" in fields and "step" in fields:
             first = next(name for name in fields if name in POSITION)
             self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
+        if is_whole and fields.keys() == {"step", "total_steps"}:
+            end = pairs[-1].start + pairs[-1].length
+            if _LETTER.search(_BESIDE.sub("", text[end:])):
+                return {}  # `Step 2/5 done` of a script
         if is_whole and is_doubtful(fields, (pair.name for pair in pairs)) and self.may_be_set(fields):
             return {}
         has_position = not POSITION.isdisjoint(fields)

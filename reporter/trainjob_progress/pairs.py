@@ -139,7 +139,9 @@ def is_place(pair: Pair, text: str) -> bool:
     if pair.sign != ":" or not isinstance(pair.value, int) or pair.name.lower() in COUNTS:
         return False
     end = pair.start + pair.length
-    return "." in pair.name or text.startswith(" - ", end) or (text.startswith("]", end) and text[pair.start - 1] == " ")
+    if text.startswith("]", end):
+        return text[pair.start - 1] == " "
+    return "." in pair.name or text.startswith(" - ", end)
 
 
 def find_doubted(pairs: Iterable[Pair]) -> set[str]:

@@ -173,8 +173,8 @@ class Screen:
 
     @property
     def _fresh(self) -> str:
-        """The line as far as it was written since the last return: behind that may be what is left of a longer
-        one, whose digits are not this one's."""
+        """The line as far as it was written since the last return: behind that may be what is left of a
+        longer one, whose digits are not this one's."""
         return self._lines[self._row][: self._written]
 
     def _add(self, text: str, depth: int) -> None:

@@ -55,12 +55,24 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
         "Adding EOS to train dataset", "Packing train dataset", "Truncating train dataset",  # TRL
         "train: Scanning /data/labels/train.cache... 118287 images, 0 corrupt",  # Ultralytics
         "caching latents", "Quantizing", "Uploading", "Encoding train examples", "Reranking",
-        "Processed prompts", "make_experience",
-        "Fold 2/5",
+        "Processed prompts", "make_experience", "Epoch 3 saving", "Epoch 3 embedding", "Epoch 3 dev",
+        "Fold 2/5", "Fold 1", "Trials", "Evaluating on train", "Eval train",
+        # Of what is trained on, not of a training.
+        "train tokenization", "train embeddings", "Train metrics", "train eval", "train: files", "train.csv",
+        "train/images", "/data/train", "train-00001-of-00005.parquet", "train_set",
+        # Nothing that is known, as sentence-transformers' `Batches` for each encoding.
+        "Batches", "Calibration", "Copy", "Scores", "Upload 3 LFS files", "LR finder", "Merge", "Évaluation",
+        "DPO", "ring", "Readout layer",
     ],
 )  # fmt: skip
 def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
     assert read(f"{name}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]") is None
+
+
+def test_a_bar_of_an_unknown_name_counts_where_it_shows_what_only_a_training_measures() -> None:
+    bar = "bert:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s, {}=0.5]"
+    assert read(bar.format("loss")) == {"step": 450, "total_steps": 1000, "metrics": {"loss": 0.5}}
+    assert read(bar.format("ram")) is None
 
 
 @pytest.mark.parametrize(
@@ -74,11 +86,11 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
 @pytest.mark.parametrize(
     "name",
     [
-        "ResNet train on dataset X", "Finetuning on test split A", "Fitting filterbank", "Readout layer",
+        "ResNet train on dataset X", "Finetuning on test split A", "Fitting filterbank",
         "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train encoder", "Generator training",
         "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
         "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
-        "DPO", "Deep learning with adamw", "ring", "string-kernel", "King", "Distilling",
+        "DPO loss 0.5", "Deep learning with adamw", "Distilling", "Iteration", "Global step", "Progress",
         "Training embedding model", "Training (evaluating every 10)",
     ],
 )  # fmt: skip
@@ -131,7 +143,7 @@ def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -
     bar = "Epoch {}: {}0%|█████| {}/10 [00:02<00:00,  5.00it/s]"
     epochs = [bar.format(epoch, step, step) for epoch in (1, 2) for step in (2, 10)]
     assert read(f"Warming up caches: {before}", *epochs) == {"step": 20, "epoch": 2}
-    assert read(f"Stage one: {before}", *epochs) == {"step": 20, "total_steps": None, "epoch": 2}
+    assert read(f"Round one: {before}", *epochs) == {"step": 20, "total_steps": None, "epoch": 2}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +156,7 @@ def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -
         (["[0]\ttrain-rmse:0.6", "[1]\ttrain-rmse:0.5"], {"step": 2}),
     ],
 )
-@pytest.mark.parametrize("name", ["", "Stage one: "])
+@pytest.mark.parametrize("name", ["", "Round one: "])
 def test_where_a_training_prints_lines_a_bar_before_it_says_nothing(
     name: str, lines: list[str], last: dict[str, Any]
 ) -> None:
@@ -189,8 +201,12 @@ def test_epochs_of_so_many_that_are_counted_from_0(epochs: tuple[str, ...], last
 
 
 @pytest.mark.parametrize(
-    "pace", ["30000000.00it/s", "5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s", "850B/s"]
-)
+    "pace",
+    [
+        "30000000.00it/s", "5000.00KB/s", "5000.00 examples/s", "1.20s/ examples", "12.6MB/s", "? examples/s",
+        "850B/s",
+    ],
+)  # fmt: skip
 def test_bars_that_count_rows_or_bytes_are_left_out(pace: str) -> None:
     assert read(f" 45%|████▌     | 450/1000 [01:23<01:41, {pace}]") is None
 
@@ -248,6 +264,21 @@ def test_epochs_are_counted_from_0_where_the_first_one_said_so() -> None:
     assert read(bar.format(0, 50, 50), bar.format(1, 20, 20)) == {"step": 120, "epoch": 1}
 
 
+@pytest.mark.parametrize(
+    "name", ["Epoch #2", "Epoch-2", "Epoch (2)", "Epoch=2, step=5", "epoch_2", "Epoch [2]"]
+)
+def test_a_bar_that_names_its_epoch_is_no_bar_of_epochs_however_it_writes_it(name: str) -> None:
+    """Seen: epoch 500 of 1000, of Tianshou's `Epoch #1`."""
+    assert read(f"{name}:  50%|#####     | 500/1000 [00:01<00:01, 600it/s]") == {"step": 1500, "epoch": 1}
+
+
+def test_rich_counts_with_commas() -> None:
+    """As tqdm.rich writes what is over 999, for example for Stable-Baselines3."""
+    assert read(" 50% ━━━━━━━━━━━━━ 5,000/10,000  [ 0:00:10 < 0:00:10 , 500 it/s ]") == {
+        "step": 5000, "total_steps": 10000,
+    }  # fmt: skip
+
+
 def test_of_two_bars_in_one_line_the_newest_is_read_by_its_own_name() -> None:
     bar = " 45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s]"
     assert read(f"Map:{bar}{bar}") == {"step": 450, "total_steps": 1000}
@@ -283,6 +314,30 @@ def test_a_bar_called_a_training_is_the_run_however_long_others_take() -> None:
     other = " 10%|█         | 30/300 [00:06<00:54,  5.00it/s]"
     assert read(train, other) is None
     assert read(other, train) == {"step": 50, "total_steps": 50}
+
+
+def test_a_bar_that_shows_a_loss_takes_the_place_of_one_that_shows_none() -> None:
+    """Seen: "1000 of 1000" of a preparation during the whole training."""
+    prepared = "100%|█████| 1000/1000 [01:40<00:00, 10.00it/s]"
+    trained = " 50%|█████| 25/50 [00:10<00:10, 2.50it/s, loss=0.5]"
+    assert read(prepared, trained) == {"step": 25, "total_steps": 50, "metrics": {"loss": 0.5}}
+    assert read(trained, " 50%|█████| 500/1000 [00:50<00:50, 10.00it/s]") is None
+
+
+def test_a_bar_beside_which_lines_said_where_the_training_is_stays_the_run() -> None:
+    """Seen: "500 of 1000" of an evaluation after the training, which took longer."""
+    bars = [f" 50%|█████| {at}/500 [00:10<00:00, 50it/s]" for at in (250, 500)]
+    later = " 50%|█████| 500/1000 [00:50<00:50, 10.00it/s]"
+    assert read(bars[0], "{'loss': 0.5, 'epoch': 1.5}", bars[1], later) is None
+    assert read(*bars, "{'train_loss': 0.5, 'epoch': 3.0}", later) is None
+    assert read(*bars, later) == {"step": 500, "total_steps": 1000}
+
+
+def test_a_bar_that_was_too_fast_to_be_drawn_leaves_no_position() -> None:
+    """Seen: "0 of 3000" for all of the training that followed."""
+    bars = ["  0%| | 0/3000 [00:00<?, ?it/s]", "100%|█████| 3000/3000 [00:00<00:00, 2270054.48it/s]"]
+    assert read(*bars) == {"step": None, "total_steps": None}
+    assert read(*bars, " 50%|█████| 10/20 [00:10<00:10]") == {"step": 10, "total_steps": 20}
 
 
 def test_a_bar_below_another_that_has_moved_gives_its_metrics_only() -> None:
@@ -334,7 +389,7 @@ def check_order(positions: list[tuple[int | None, int | None]]) -> None:
 
 @pytest.mark.parametrize("leave", [True, False])
 @pytest.mark.parametrize(
-    "names", [(None, None), ("Epochs", None), ("training", "loss 0.5"), ("seed", "epoch 1")]
+    "names", [(None, None), ("Epochs", None), ("training", "loss 0.5"), ("round", "epoch 1")]
 )
 def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
     names: tuple[str | None, str | None], leave: bool
@@ -355,7 +410,7 @@ def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
 def test_of_bars_that_do_the_same_below_each_other_the_first_counts() -> None:
     """Seen: step 100 of 10,000."""
     drawing = Drawing()
-    bars = [drawing.bar(100, f"gpu {number}", position=number) for number in range(3)]
+    bars = [drawing.bar(100, f"train gpu {number}", position=number) for number in range(3)]
     for _ in zip(*bars, strict=True):
         pass
     positions = drawing.read()
@@ -363,9 +418,21 @@ def test_of_bars_that_do_the_same_below_each_other_the_first_counts() -> None:
     assert {total for step, total in positions if step} == {100}
 
 
+def test_a_bar_below_one_of_its_name_that_ends_first_begins_no_round() -> None:
+    """Seen: step 75 of 50. When the bars end, each is drawn where the first one was."""
+    drawing = Drawing()
+    bars = [tqdm(total=50, desc=f"train {at}", position=at, **drawing.options) for at in range(3)]
+    for step in range(50):
+        for at, bar in enumerate(bars):
+            bar.update(step % (at + 1) == 0)
+    for bar in bars:
+        bar.close()
+    assert drawing.read()[-1] == (50, 50)
+
+
 def test_of_three_levels_of_bars_the_outer_two_count() -> None:
     drawing = Drawing()
-    for _ in drawing.bar(2, "seed"):
+    for _ in drawing.bar(2, "round"):
         for _ in drawing.bar(3, "epoch"):
             for _ in drawing.bar(10):
                 pass

@@ -335,3 +335,35 @@ def test_two_numbers_have_two_names_or_none(line: str, metrics: dict[str, float]
 def test_lines_of_pytorchs_examples(line: str, fields: dict[str, Any] | None) -> None:
     """They count epochs and batches from 0."""
     assert read("[0/10][0/100]\tLoss_D: 1.0\tLoss_G: 1.0" if line[0] == "[" else "", line) == fields
+
+
+def test_stable_baselines_tables_give_names_with_their_part() -> None:
+    """Recorded: stable-baselines3 2.9.2."""
+    table = [
+        "| rollout/                |              |", "|    ep_rew_mean          | 23.8         |",
+        "| time/                   |              |", "|    fps                  | 360          |",
+        "|    total_timesteps      | 768          |", "| train/                  |              |",
+        "|    approx_kl            | 0.0065871077 |", "|    value_loss           | 114          |",
+    ]  # fmt: skip
+    reader = LineReader()
+    said = [reader.read(line) for line in table]
+    assert [fields for fields in said if fields] == [
+        {"metrics": {"rollout/ep_rew_mean": 23.8}},
+        {"metrics": {"time/fps": 360}},
+        {"step": 768},
+        {"metrics": {"train/approx_kl": 0.0065871077}},
+        {"metrics": {"train/value_loss": 114}},
+    ]
+    assert read("|    value_loss           | 114          |") is None
+    assert read("| total_timesteps | 768 |") is None
+
+
+def test_spacys_table_names_its_columns() -> None:
+    """Recorded: spaCy 3.8.18."""
+    head = "E    #       LOSS TOK2VEC  LOSS NER  ENTS_F  ENTS_P  ENTS_R  SCORE "
+    row = " 50     100          0.54    425.70  100.00  100.00  100.00    1.00"
+    scores = {"ENTS_F": 100.0, "ENTS_P": 100.0, "ENTS_R": 100.0, "SCORE": 1.0}
+    said = {"epoch": 50, "step": 100, "metrics": {"LOSS TOK2VEC": 0.54, "LOSS NER": 425.7, **scores}}
+    assert read(head, "---  ------  ------------", row) == said
+    assert read(row) is None
+    assert read(head, "  3     200   1.00") is None

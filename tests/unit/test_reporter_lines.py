@@ -170,7 +170,9 @@ def test_the_round_that_lightgbm_names_the_best_is_not_the_last(said: str) -> No
         "step": 1,
         "metrics": {"valid_0-l2": 0.9},
     }
-    assert read("[50]\ttrain-rmse:0.2", "Stopping. Best iteration:", "[30]\ttrain-rmse:0.3") is None  # XGBoost
+    assert (
+        read("[50]\ttrain-rmse:0.2", "Stopping. Best iteration:", "[30]\ttrain-rmse:0.3") is None
+    )  # XGBoost
 
 
 @pytest.mark.parametrize(
@@ -439,6 +441,8 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         ("Epoch 3 of 5, loss 0.5", {"epoch": 3, "total_epochs": 5, "metrics": {"loss": 0.5}}),
         ("Step 10 of 50: loss=0.5", {"step": 10, "total_steps": 50, "metrics": {"loss": 0.5}}),
         ("Step 2 of 5: done", None),
+        ("Step 2/5 done", None),
+        ("Step 2/5 (12.5 it/s)", {"step": 2, "total_steps": 5}),
         ("step 1.5k | loss 0.5", {"step": 1500, "metrics": {"loss": 0.5}}),
         (
             "step:1K smpl:8K ep:9 epch:0.90 loss:0.5",
@@ -763,7 +767,9 @@ def test_of_rays_actors_of_one_name_the_first_counts_that_says_where_it_stands()
     begun = [f"{other}Using 2 workers", first + said.format(3)]
     assert read(*begun, other + said.format(5)) is None
     assert read(*begun, driver + said.format(5)) is None
-    assert read(*begun, *[other + said.format(5)] * 30, first + said.format(4)) is None  # it was gone too long
+    assert (
+        read(*begun, *[other + said.format(5)] * 30, first + said.format(4)) is None
+    )  # it was gone too long
     assert read(*begun, *[other + said.format(5)] * 10, first + said.format(4)) is not None
     assert read(*begun, *[driver + said.format(5)] * 30) is None
     assert read(*begun, *[other + said.format(5)] * 30) is not None

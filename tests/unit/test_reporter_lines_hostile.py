@@ -27,6 +27,8 @@ PARTS = [
     b"1/3  2.3G  1.2  20  640: 45% ", b"Epoch(train) [1][10/90]  loss: 1", b"Epoch  GPU_mem  a  b",
     b"train_inner | epoch 001: 1 / 2 loss=1", b" iteration 1/ 2 | lm loss: 1 |", b"[Rank 0] step=1, lr=[1]",
     b"Training epoch 0, iteration 0/0 | x: 1", b"(A pid=1) step:1 - a:np.float64(1)", b"[D loss: 1] ",
+    b"| a/  |  |", b"|    b  | 1 |", b"E    #   LOSS A  SCORE", b"  1     2   3.0  4",
+    b"(A pid=2) step 2 loss 1",
 ]  # fmt: skip
 DRAWN = st.lists(st.one_of(st.sampled_from(PARTS), st.binary(max_size=20)), max_size=30)
 

@@ -69,7 +69,10 @@ def test_what_is_left_of_a_longer_line_is_none_of_the_next_ones_digits() -> None
     assert [line.text for line in lines] == [
         "step 100 loss 0.123456", "step 101 loss 0.5", "step 102 loss 0.25",
     ]  # fmt: skip
-    assert [line.text for line in Screen().write("inner 10/10\x1b[A\router 1\r\n")] == ["inner 10/10", "outer 1"]
+    assert [line.text for line in Screen().write("inner 10/10\x1b[A\router 1\r\n")] == [
+        "inner 10/10",
+        "outer 1",
+    ]
 
 
 def test_a_line_below_to_which_the_cursor_does_not_stay_is_an_inner_one() -> None:
