@@ -30,7 +30,7 @@ MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = lazily(NUMBER, re.IGNORECASE)
 _MAY_MEAN = lazily(
-    r"\d|nan|inf|iteration(?: is)?:|_mem |/ {1,64}\||^E {2,8}#", re.IGNORECASE
+    r"\d|nan|inf|iteration(?: is)?:|_mem ", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
 _ESCAPES = lazily(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
@@ -45,6 +45,7 @@ _RANK_PREFIX = lazily(
     r"(?:[\])>]:?\s?|[:|,]?\s)",
     re.IGNORECASE,
 )
+_BEGIN_OF_RANK = set("0123456789 [(<rRgGwWpPcCaA")
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
 # Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
 _KERAS = lazily(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
@@ -84,7 +85,7 @@ _SECRET = lazily(
 
 def own_words(line: str) -> Optional[str]:
     """The line without the mark of rank 0; None when another rank printed it."""
-    prefix = _RANK_PREFIX.match(line)
+    prefix = _RANK_PREFIX.match(line) if "]" in line or line[:1] in _BEGIN_OF_RANK else None
     if prefix is None:
         return line
     return line[prefix.end() :] if int(prefix.group(prefix.lastindex or 0)) == 0 else None
@@ -167,7 +168,7 @@ class LineReader:
             words = words[begin:]
         if self._search is not None:
             return self._read_own(self._search, words)
-        if not _MAY_MEAN.search(words):
+        if not (_MAY_MEAN.search(words) or "/  " in words or words.startswith("E  ")):
             self._repeats = False
             return None
         if words[0] == "(" and (mark := _RAY.match(words)) is not None:
