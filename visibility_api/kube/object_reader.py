@@ -35,6 +35,12 @@ class Event(NamedTuple, Generic[T]):
     namespace: str
 
 
+def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    """One that takes for no number many times what it takes for another: msgspec's own way takes 16 us for
+    1e308, Python's a third of one."""
+    return msgspec.json.Decoder(type_, float_hook=float)
+
+
 class ObjectReader(Generic[T]):
     """Decodes objects of `kind`.
 
@@ -50,13 +56,13 @@ class ObjectReader(Generic[T]):
         self._count = count
         self._path = path
         self._mark = mark
-        self._object = msgspec.json.Decoder(kind)
+        self._object = _decoder(kind)
         self._raw_page = msgspec.json.Decoder(ListPage[msgspec.Raw])
         self._head = msgspec.json.Decoder(EventHead)
         self._kind = kind
         self._meta: type[msgspec.Struct] = get_type_hints(kind)["metadata"]
-        self._event = msgspec.json.Decoder(_versioned(kind, self._meta))
-        self._body = msgspec.json.Decoder(EventBody[kind])  # type: ignore[valid-type]  # known at run time
+        self._event = _decoder(_versioned(kind, self._meta))
+        self._body = _decoder(EventBody[kind])  # type: ignore[valid-type]  # known at run time
         self._raw_body = msgspec.json.Decoder(EventBody[msgspec.Raw])
 
     async def page(self, body: bytes) -> tuple[ListMeta, Iterable[T]]:
