@@ -19,7 +19,7 @@ class Around(Reporter):
     """Stands for it. Of the loops inside, the one that comes most often counts; while none has come twice,
     those at one place in the code, which may be data sets or folds."""
 
-    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_one", "_inside")
+    __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_one", "_inside", "_names")
     stands_for_loop = True
 
     def __init__(self, run: LiveRun, loop: Optional[Loop], rounds: Optional[float] = None) -> None:
@@ -36,6 +36,7 @@ class Around(Reporter):
         self._counted: list[Key] = []
         self._failed_one: Optional[tuple[Key, Optional[str], Position]] = None  # the last one, if it failed
         self._inside: Optional[str] = None  # its name, as it was given
+        self._names: set[Optional[str]] = set()  # of those that have counted, and did not fail
 
     def _takes_in(self, inner: Level, place: object) -> bool:
         key = inner._set_key(place)
@@ -60,7 +61,9 @@ class Around(Reporter):
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
         super()._absorb(inner, key, has_failed=has_failed)
         self._failed_one = (key, self._inside, inner) if has_failed else None
-        self._name = self._inside  # until the next one
+        if not has_failed:
+            self._names.add(self._inside)
+        self._name = self._inside if self._names <= {self._inside} else None  # until the next one
         self._absorb_extra(key, inner, has_failed=has_failed)
         self._step += not has_failed and not self._is_short
 

@@ -225,6 +225,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
     outer = run.levels[-1]
     inside = [loop for loop in loops if loop not in outer._loops]
     if inside and not outer._is_loop and _has_room(outer, reporter):
+        outer._hand_in(reporter, is_round=True)
         planned = outer._total_epochs
         outer = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
         run.levels.append(outer)
@@ -232,6 +233,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
     run.is_through = run.is_announced = False
     reporter._counts = _does_count(reporter, run, outer, place)
     if reporter._counts:
+        outer._hand_in(reporter, is_round=False)
         outer._try_again()
         outer._begin_round()
         if outer._is_loop:

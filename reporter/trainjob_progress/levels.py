@@ -24,7 +24,7 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_begun_round", "_counts", "_cut_steps", "_epoch", "_extras", "_failed", "_flow",
+        "_begun_round", "_counts", "_cut_steps", "_epoch", "_epochs_before", "_extras", "_failed", "_flow",
         "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs", "_inner_key",
         "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long", "_is_loop",
         "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before",
@@ -46,6 +46,7 @@ class Level:
         self._initial_step: Optional[int] = 0
         self._total_steps: Optional[int] = None
         self._epoch: Optional[float] = None
+        self._epochs_before = 0  # that were done before this block, as far as what runs inside has shown
         self._total_epochs: Optional[float] = None
         self._percentage: Optional[float] = None
         self._is_loop = False  # its steps are the iterations of a loop, which may hold other loops
@@ -140,6 +141,29 @@ class Level:
         """What begins inside goes on from there, in its first round."""
         self._inner_done = self._inner_done or steps
         self._rounds_before = 0
+
+    @property
+    def _has_taken(self) -> bool:
+        """Whether what was done before this block is counted in what runs inside."""
+        return not self._is_loop and bool(self._initial_step) and self._inner_done > 0
+
+    def _hand_in(self, inner: Level, *, is_round: bool) -> None:
+        """What was done before this block goes to the first that counts in it, unless that says so itself.
+        `is_round`: it is one of a loop that is not tracked."""
+        if self._is_loop or self._inner is not None or self._inner_done or inner._initial_step:
+            return
+        steps, planned, each = self._initial_step or 0, self._total_epochs or 0, inner._total_steps or 0
+        rounds = int(self._epoch or 0)
+        if steps and self._epoch is None:
+            if self._total_steps:
+                rounds = int(steps * planned // self._total_steps)
+            elif is_round:
+                rounds = steps // each if each and not steps % each else 0
+            else:
+                makes = int(inner._total_epochs or 0)
+                rounds = max(int(planned) - (makes if makes > 1 else each), 0)
+        self._inner_done = steps or (rounds * each if is_round else 0)
+        self._inner_rounds = self._inner_epochs = self._epochs_before = rounds
 
     def _note_end(self, inner: Position, *, has_failed: bool = False) -> None:
         rounds = self._rounds

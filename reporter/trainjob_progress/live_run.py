@@ -664,8 +664,9 @@ class LiveRun:
             self.say("steps", "steps beyond 2^53 are left out")
         if not total or (step or 0) > total:
             total = None  # the plan was wrong; a reader would drop it too
-        if not step and total is None and position.epoch:
-            step = None  # epochs are counted, and no steps
+        percentage = counted[0]._percentage
+        if not step and total is None and (position.epoch or percentage is not None):
+            step = None  # something else is counted, and no steps
         if self.ending == "finished" and total is None and any(level._inner for level in counted):
             total = step or None  # a run that was planned inside alone has come to the end of that plan
         percentage = find_percentage(
@@ -673,7 +674,7 @@ class LiveRun:
             total_steps=total,
             epoch=position.epoch,
             total_epochs=position.total_epochs,
-            percentage=counted[0]._percentage,
+            percentage=None if self.ending == "finished" and position.is_at_end else percentage,
         )
         remaining_s = self.remaining_s
         if STATES.get(self.ending or "") == "completed":

@@ -124,7 +124,8 @@ def track(
 ) -> Track[T]:
     """Iterates over `iterable`, `epochs` times, and counts a step whenever the loop's body has run.
 
-    The total is `len(iterable) * epochs`, or unknown where there is no len; `total`: in place of that len.
+    The total is `len(iterable) * epochs`, or unknown where there is no len; `total`: in place of that len,
+    in one epoch with `initial_step`.
     `desc`: what the loop does; the message has it. `best`: as of `report`. With `epochs` of 0 or less there
     is no item, as in `range(0)`. `initial_step`: steps done before. `accumulate`: items for each optimizer
     step. Tracked loops may be nested: outer iterations are epochs, inner ones steps. Of loops that run at

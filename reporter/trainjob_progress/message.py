@@ -21,7 +21,8 @@ MAX_NOTE = 100  # characters of one before it
 def note(earlier: Earlier, name: Optional[str], ending: str, at: Position) -> Earlier:
     """With one more."""
     count, last = earlier
-    text = f"{name or 'an attempt'} {ending} at {_show(at)}"
+    where = _show(at)
+    text = f"{name or 'an attempt'} {ending}" + (f" at {where}" if where else "")
     return count + 1, (*last, text[:MAX_NOTE])[-MAX_SHOWN:]
 
 
@@ -39,11 +40,11 @@ def say(
         named.append(_find_name(uncounted, "" if message else "another loop"))
     said = ": ".join(part for part in named if part)
     if uncounted:
-        said = f"{said} {_show(find_position(uncounted))}"
+        said = f"{said} {_show(find_position(uncounted))}".strip()
     parts = [said] if said else []
     for given, levels in beside[:MAX_SHOWN]:
         if levels:
-            parts.append(f"{given or _find_name(levels)} {_show(find_position(levels))}")
+            parts.append(f"{given or _find_name(levels)} {_show(find_position(levels))}".strip())
     count, last = earlier
     if count:
         more = f" and {count - len(last)} more" if count > len(last) else ""
@@ -56,4 +57,10 @@ def _find_name(levels: Sequence[Level], instead: str = "another loop") -> str:
 
 
 def _show(position: Position) -> str:
-    return f"{position.step}/{position.total_steps}" if position.total_steps else f"{position.step}"
+    """Steps, or epochs where no step was counted."""
+    step, epoch = position.step, position.epoch
+    if position.total_steps:
+        return f"{step}/{position.total_steps}"
+    if epoch and not step:
+        return f"epoch {epoch:g}" + (f"/{position.total_epochs:g}" if position.total_epochs else "")
+    return f"{step or ''}"

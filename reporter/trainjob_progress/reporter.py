@@ -205,7 +205,7 @@ class Reporter(Level):
                 before = self._epoch
                 if before is None and self._initial_step and self._total_steps and self._total_epochs:
                     before = self._initial_step * self._total_epochs // self._total_steps
-                done = (before or 0) + 1
+                done = (before or self._epochs_before) + 1
             self.update(metrics, epoch=done, total_epochs=total if second is None else second, metrics=named)
         except Exception as error:  # what was given is no mapping, though it looks like one
             self._run.warn(error)

@@ -9,6 +9,7 @@ from .around import Around
 from .beginning import begin, retire
 from .items import Items, Over
 from .levels import Level
+from .positions import find_rounds_before
 from .reporter import Reporter
 from .values import show, to_count, to_whole
 
@@ -125,6 +126,7 @@ class Track(Reporter, Over[T]):
         items = to_count(self._total)
         if items is None and self._total is not None:
             self._doubts["total"] = f"total={show(self._total)} is no number of items: the length is used"
+        has_before = items is not None and self._epochs == 1  # as in tqdm, where total has what was done
         try:
             if items is None:
                 items = len(self._iterable)  # type: ignore[arg-type]  # asked, not known
@@ -132,6 +134,9 @@ class Track(Reporter, Over[T]):
             termination.let_through(error)
             items = None  # a stream; torch's IterableDataset raises its own kind of error here
         steps = None if items is None else -(-items // self._accumulate) * self._epochs
+        done = to_count(self._first) or 0
+        if steps is not None and not (has_before and done < steps):
+            steps += done
         begin(
             self, steps, total_epochs=self._epochs, doubts=self._doubts,
             initial_step=0 if self._first is None else self._first, **self._options,
@@ -142,13 +147,23 @@ class Track(Reporter, Over[T]):
             around._absorb(self._by_hand, self._key, has_failed=False)
             self._run.go_on_from(before)
         self._by_hand = None
-        if self._initial_step and self in self._run.levels[1:]:
-            outer = self._run.levels[self._run.levels.index(self) - 1]
-            if outer._is_loop and self._counts:  # the first round has the steps done before, for all of them
-                outer._take_before(self._initial_step)
-                self._step = self._initial_step = 0
-        if self._initial_step and self._total_steps is not None:
-            self._total_steps += self._initial_step
+        if done and self in self._run.levels[1:] and self._counts:
+            self._hand_on(done)
+
+    def _hand_on(self, done: int) -> None:
+        """The first round has the steps done before, for all of them; said twice, they count once."""
+        levels = self._run.levels
+        outer = levels[levels.index(self) - 1]
+        if not outer._is_loop:
+            return
+        each = (self._total_steps or done) - done
+        if done < find_rounds_before(outer) * each:
+            return  # too few for the rounds before: they are of this one
+        if not any(level._has_taken for level in levels):
+            outer._take_before(done)
+        self._step = self._initial_step = 0
+        if self._total_steps is not None:
+            self._total_steps -= done
 
     def _begin_inside(self) -> None:
         """What was done before is in steps, unless it is the round with which a range begins."""

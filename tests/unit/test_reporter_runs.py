@@ -30,6 +30,32 @@ def test_the_runs_of_a_sweep_have_names_and_show_how_those_before_ended(sink: Me
     assert sink.last.message == "lr 0.3; earlier: lr 0.1 finished at 10/10, lr 0.2 stopped at 4/10"
 
 
+def test_a_run_that_counts_epochs_alone_is_shown_by_them(sink: MemorySink) -> None:
+    for fold in range(3):
+        with report(total_epochs=4, name=f"fold {fold}") as r:
+            for _ in range(4 - fold):
+                r.epoch(accuracy=0.5)
+    with report(name="search") as r:
+        r.update(percentage=40)
+    assert (sink.last.step, sink.last.percentage) == (None, 40)
+    with report(total_steps=10) as r:
+        r.update(percentage=90)
+        r.step(10)
+    assert (sink.last.ending, sink.last.step, sink.last.percentage) == ("finished", 10, 100)
+    assert sink.last.message == (
+        "earlier: fold 1 stopped at epoch 3/4, fold 2 stopped at epoch 2/4, search finished and 1 more"
+    )
+
+
+def test_folds_of_other_names_in_a_plain_loop_are_one_run_without_a_name(sink: MemorySink) -> None:
+    for data in ("train", "test"):
+        for _ in track(range(8), desc=data):
+            pass
+    for _ in track(range(3), desc="last"):
+        pass
+    assert (sink.last.step, sink.last.message) == (3, "last")
+
+
 def test_of_many_earlier_runs_the_last_three_are_shown(sink: MemorySink) -> None:
     for fold in range(6):
         with report(total_steps=1, name=f"fold {fold}") as r:
