@@ -5,15 +5,14 @@ All kinds have the same parameters and refusals, so these are written once and r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
 
-from visibility_api.app.routers import diagnose, history, log_tail
+from visibility_api.app.routers import SUBRESOURCES
 from visibility_api.models.served import (
     GROUP,
     GROUP_VERSION,
@@ -25,7 +24,7 @@ from visibility_api.models.served import (
 )
 from visibility_api.models.wire import not_nullable
 
-from .schemas import META, PREFIX, Schema, group_version_kind, refer
+from .schemas import META, PREFIX, Schema, get_route, group_version_kind, refer
 
 BASE = f"/apis/{GROUP_VERSION}"
 PARAMETERS = "#/components/parameters/"
@@ -170,9 +169,7 @@ _NAME = _path_parameter("name", "Name of the job; of trainingjobs its resource, 
 
 def _parameters(router: APIRouter) -> list[dict[str, Any]]:
     """Those of the router's GET, in Kubernetes' form: no titles, what may be absent is not null."""
-    # One that also takes a POST has a route for it.
-    routes = [each for each in router.routes if isinstance(each, APIRoute)]
-    (route,) = [copy(each) for each in routes if "GET" in (each.methods or ())]
+    route = copy(get_route(router))
     route.methods = {"GET"}  # HEAD would have the same operation id
     (path,) = get_openapi(title="", version="", routes=[route])["paths"].values()
     return [
@@ -187,19 +184,9 @@ def _parameters(router: APIRouter) -> list[dict[str, Any]]:
     ]
 
 
-_TEXT = {"schema": {"type": "string"}}
-# The subresources that are operations of their own, by name: their parameters, and what they send beside JSON
-# and YAML.
-_OPERATIONS: Mapping[str, tuple[APIRouter, dict[str, Any]]] = {
-    "diagnose": (diagnose.router, {}),
-    "history": (history.router, {"application/x-ndjson": _TEXT, "text/csv": _TEXT}),
-    "log-tail": (log_tail.router, {"text/plain": _TEXT}),
-}
-
-
 def parameters() -> dict[str, Any]:
     """All of them, by what refers to them."""
-    of_operations = [each for router, _ in _OPERATIONS.values() for each in _parameters(router)]
+    of_operations = [each for router in SUBRESOURCES.values() for each in _parameters(router)]
     found = (
         *_LISTING,
         *_SUMS,
@@ -279,17 +266,17 @@ def _resource_paths(resource: Resource) -> dict[str, Any]:
         made[f"{scope}/{resource.plural}"]["parameters"][:0] = _refer(_NAMESPACE)
         made[f"{BASE}/{resource.plural}"] = _list_item(resource, "", "ForAllNamespaces")
     for subresource in resource.subresources:
-        described = _OPERATIONS.get(subresource.name)
-        if subresource.is_operation and described is None:
-            continue
         operation = _get(resource, subresource)
         parameters = _refer(_NAME, *path_parameters, _PRETTY, _TIMEOUT)
-        if described is not None:
-            router, media_types = described
-            del operation["responses"]["304"]
-            operation["responses"]["200"]["content"] |= media_types
+        responses = operation["responses"]
+        if subresource.is_operation:
+            router = SUBRESOURCES[subresource.name]
+            del responses["304"]
+            responses["200"]["content"] |= get_route(router).responses.get(200, {}).get("content", {})
             parameters += _refer(*_parameters(router))
-        elif resource is not JOB_RECORDS:
+        elif resource is JOB_RECORDS:
+            del responses["304"]
+        else:
             parameters += _refer(*_REPLICAS)
         made[f"{one}/{subresource.name}"] = {"get": operation, "parameters": parameters}
         if "create" in subresource.verbs:

@@ -12,12 +12,14 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from pydantic import Field, create_model
 from pydantic.json_schema import models_json_schema
 
+from visibility_api.app.routers import SUBRESOURCES
 from visibility_api.models.job_records import JobRecord, JobRecordHistory, JobRecordList, JobRecordLogTail
 from visibility_api.models.served import GROUP, JOB_RECORDS, TRAINING_JOBS, VERSION, Resource
-from visibility_api.models.subresources import TrainJobDiagnosis, TrainJobLogTail, TrainJobProgressHistory
 from visibility_api.models.v1alpha1 import (
     TrainingJob,
     TrainingJobList,
@@ -33,11 +35,19 @@ REFERENCE = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."  # merged cluster-wide by name: must be exact copies
 PREFIX = ".".join(reversed(GROUP.split("."))) + f".{VERSION}."  # unique, or the aggregator would rename it
 
+
+def get_route(router: APIRouter) -> APIRoute:
+    """The route of its GET. A router that also takes a POST has another one for that."""
+    routes = [each for each in router.routes if isinstance(each, APIRoute)]
+    (route,) = [each for each in routes if "GET" in (each.methods or ())]
+    return route
+
+
 # What is served of TrainJobs. The other kinds' documents have the same fields under other names.
 _WORKLOAD = "TrainJob"
 _MODELS: Sequence[type[WireModel]] = (
     *(TrainJobProgress, TrainJobProgressList),
-    *(TrainJobProgressHistory, TrainJobLogTail, TrainJobDiagnosis),
+    *(get_route(router).response_model for router in SUBRESOURCES.values()),
 )
 
 # The order of a schema's fields; all others follow as they come.

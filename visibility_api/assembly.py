@@ -19,7 +19,6 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from visibility_api.app import Application, Limits, Parts, create_app
 from visibility_api.app.dependencies import Diagnoses, Found, HistorySource, LogTails
-from visibility_api.app.health import Check
 from visibility_api.app.limits import new_shares
 from visibility_api.app.page import read_page
 from visibility_api.app.request_metrics import RequestMetrics
@@ -39,20 +38,30 @@ from visibility_api.job_metrics.exposition import JobMetrics, JobMetricsSource
 from visibility_api.job_metrics.otlp import Collector, OtlpPush
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.memory import SavedJob, restore, restore_history, restore_points, save, save_history
-from visibility_api.kinds import BUILT_IN, is_absent, missing_operator, served
+from visibility_api.kinds import is_absent, missing_operator, served
 from visibility_api.kinds.described.table import KindTable
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.lease import Lease, LeaseTimes
 from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.ownership import Archive, OwnersTerm, Surroundings, build_term
 from visibility_api.probing.log_end import LogEnds
+from visibility_api.readiness import (
+    archive_check,
+    certificate_check,
+    clock_check,
+    data_check,
+    lasting_checks,
+    rights_check,
+    store_check,
+    upstreams_check,
+)
 from visibility_api.replication.addresses import Address
 from visibility_api.replication.follower import Follower
 from visibility_api.replication.forwarding import Pushes
 from visibility_api.replication.member import Member
 from visibility_api.replication.moving import PEER_LIMITS, MovingFollower
 from visibility_api.replication.nats_client import Location, NatsClient
-from visibility_api.replication.nats_follower import NOT_READ, NatsFollower
+from visibility_api.replication.nats_follower import NatsFollower
 from visibility_api.replication.nats_log import NatsLog, Place
 from visibility_api.replication.peer_client import PeerClient
 from visibility_api.replication.questions import Questions
@@ -74,10 +83,6 @@ from visibility_api.workloads.presence import Presence
 
 LEASE = "trainjob-visibility"
 NO_GARBAGE_CHECK_S, NO_GARBAGE_CHECKS = 0.1, 200  # until every job is known: twenty seconds at most
-CLOCK_S = 60.0  # an answer may have been on its way for long
-MAX_FAULTS = 4  # of described kinds, and of lists, that /readyz?verbose names
-OUT_OF_SYNC_S = 60.0  # a replica that could not follow the owner for so long is not ready
-STUCK_S = 60.0  # a loop without an iteration for so long is stuck: liveness fails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,29 +259,14 @@ def assemble(
             registry=registry,
             metrics=request_metrics,
             checks=[
-                *_checks(jobs, role, stopping, table),
-                Check(
-                    name="clock",
-                    run=lambda: None,
-                    note=lambda: _clock_note(clients.cluster.clock_ahead_s),
-                    is_readiness_only=True,
-                ),
-                Check(
-                    name="serving-certificate",
-                    run=expiry.failure,
-                    note=lambda: expiry.note() or certificate_fault(),
-                    is_readiness_only=True,
-                ),
-                Check(
-                    name="rights",
-                    run=RightsFirst(role, rights).failure,
-                    note=lambda: rights.missing,
-                    is_readiness_only=True,
-                ),
-                *([directory.check] if directory else []),
-                *([_archive_check(role)] if archive is not None else []),
-                *([_upstreams_check(role)] if clients.upstreams else []),
-                *([_store_check(role, role.others)] if nats is not None and role.others is not None else []),
+                *lasting_checks(jobs, role, stopping, table),
+                clock_check(lambda: clients.cluster.clock_ahead_s),
+                certificate_check(expiry, certificate_fault),
+                rights_check(role, rights),
+                *([data_check(directory.writer)] if directory else []),
+                *([archive_check(role)] if archive is not None else []),
+                *([upstreams_check(role)] if clients.upstreams else []),
+                *([store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
             log_streams=LogRequests(streams, jobs, replica_keys, questions, role.others.shares)
@@ -360,19 +350,6 @@ def _location(settings: Settings) -> Location:
     )
 
 
-def _store_check(role: Role[OwnersTerm], others: Others) -> Check:
-    """Never fails: what is known is served without it, and says how old it is."""
-
-    def note() -> str | None:
-        if (fault := others.streams.fault) is not None:
-            return f"the log of the jobs cannot be written, pushes are answered 503: {fault}"
-        if role.term is None and (fault := others.follower.fault) is not None:
-            return f"the log of the jobs cannot be read: {fault}"
-        return None
-
-    return Check(name="store", run=lambda: None, note=note, is_readiness_only=True)
-
-
 def _archive(settings: Settings, cluster: KubeClient) -> Archive:
     """Raises Unusable."""
     return Archive(
@@ -385,28 +362,6 @@ def _archive(settings: Settings, cluster: KubeClient) -> Archive:
     )
 
 
-def _archive_check(role: Role[OwnersTerm]) -> Check:
-    """Never fails: jobs are served without it."""
-
-    def note() -> str | None:
-        keeper = role.term.keeper if role.term is not None else None
-        if keeper is None or keeper.fault is None:
-            return None
-        return f"{len(keeper)} jobs wait for the archive: {keeper.fault}"
-
-    return Check(name="archive", run=lambda: None, note=note, is_readiness_only=True)
-
-
-def _upstreams_check(role: Role[OwnersTerm]) -> Check:
-    """Never fails: what was seen there is served with its age."""
-
-    def note() -> str | None:
-        upstreams = role.term.upstreams if role.term is not None else None
-        return "; ".join(upstreams.faults) or None if upstreams is not None else None
-
-    return Check(name="upstreams", run=lambda: None, note=note, is_readiness_only=True)
-
-
 class _DataDirectory:
     """The home of the log on disk."""
 
@@ -417,22 +372,12 @@ class _DataDirectory:
         )
         self._log = jobs
         self._metrics = metrics
-        writer = self._writer = StateWriter(path, bounds)
+        writer = self.writer = StateWriter(path, bounds)
         metrics.is_degraded.set_function(lambda: writer.fault is not None)
         metrics.state_bytes.set_function(lambda: writer.size_bytes)
 
-    @property
-    def check(self) -> Check:
-        """Never fails: jobs are served without it."""
-
-        def note() -> str | None:
-            fault = self._writer.fault
-            return None if fault is None else f"state is kept in memory only: {fault}"
-
-        return Check(name="data-dir", run=lambda: None, note=note, is_readiness_only=True)
-
     async def load(self) -> None:
-        loaded = await self._writer.load()
+        loaded = await self.writer.load()
         for saved in loaded.states:
             self._log.set_state(saved.ref, restore(saved), None)
         for saved in loaded.histories:
@@ -441,7 +386,7 @@ class _DataDirectory:
         for uid, points in loaded.points:
             if (ref := refs.get(uid)) is not None:
                 self._log.apply_state(ref, None, restore_points(points))
-        self._log.add_home(self._writer)
+        self._log.add_home(self.writer)
 
     async def run(self) -> None:
         def state(ref: JobRef) -> SavedJob | None:
@@ -453,7 +398,7 @@ class _DataDirectory:
             return None if kept is None else save_history(ref, kept)
 
         count = self._metrics.count_state_writes
-        await self._writer.run(state, lambda: self._log, history=history, count=count)
+        await self.writer.run(state, lambda: self._log, history=history, count=count)
 
 
 def _replicated(role: Role[OwnersTerm]) -> Callable[[], Awaitable[bool]]:
@@ -511,103 +456,6 @@ def _count_watches(metrics: Metrics, role: Role[OwnersTerm], collections: Iterab
 
     for each in collections:
         metrics.watches_down.labels(each).set_function(partial(is_down, each))
-
-
-def _checks(jobs: JobLog, role: Role[OwnersTerm], stopping: asyncio.Event, table: KindTable) -> list[Check]:
-    def unknown() -> str | None:
-        if jobs.is_complete or why_nobody_owns() is not None:
-            return None
-        if role.term is None:
-            return "the jobs are not known yet: no replica that owns them is followed"
-        return f"not listed yet: {', '.join(role.term.untried)}"
-
-    def out_of_sync() -> str | None:
-        # Documents that stand still would look like jobs that do. Other replicas serve what is true now.
-        lost_s = role.out_of_sync_s
-        return f"the owner was last followed {lost_s:.0f}s ago" if lost_s > OUT_OF_SYNC_S else None
-
-    def why_nobody_owns() -> str | None:
-        # Discovery is served all the same: an aggregated API that is not ready blocks deleting namespaces.
-        if role.term is not None or role.owner is not None or role.others is None:
-            return None
-        if fault := role.others.lease.fault:
-            return f"no replica owns the jobs; the Lease: {fault}"
-        why = role.others.follower.fault
-        if why in (None, NOT_READ) or role.others.lease.is_anothers:
-            return None
-        return f"no replica owns the jobs: {why}"
-
-    def why_unanswered() -> str | None:
-        if (why := why_nobody_owns()) is not None or not jobs.unlisted:
-            return why
-        paths = (
-            ", ".join(role.term.unlisted[:MAX_FAULTS])
-            if role.term is not None
-            else "see the owner of the jobs"
-        )
-        return f"lists are answered 503, not listed: {paths}"
-
-    def stuck() -> str | None:
-        if role.working is None or not role.working.prober.last_turn:
-            return None
-        age_s = asyncio.get_running_loop().time() - role.working.prober.last_turn
-        return f"the probe loop has been stuck for {age_s:.0f}s" if age_s > STUCK_S else None
-
-    def down(collection: str) -> str | None:
-        return role.working.why_down(collection) if role.working is not None else None
-
-    def misdescribed() -> str | None:
-        watched = (
-            down(each.plural) for each in table.now.resources if each.plural not in BUILT_IN.by_resource
-        )
-        return "; ".join([*table.faults[:MAX_FAULTS], *filter(None, watched)]) or None
-
-    required = BUILT_IN.required
-    return [
-        *(Check(name=f"watch-{each}", run=partial(down, each), is_readiness_only=True) for each in required),
-        # One of these costs its kind alone.
-        *(
-            Check(name=f"watch-{each}", run=lambda: None, note=partial(down, each), is_readiness_only=True)
-            for each in BUILT_IN.collections
-            if each not in required
-        ),
-        Check(name="described-kinds", run=lambda: None, note=misdescribed, is_readiness_only=True),
-        Check(name="informer-sync", run=unknown, note=why_unanswered, is_readiness_only=True),
-        Check(name="owner-followed", run=out_of_sync, is_readiness_only=True),
-        Check(name="probe-loop", run=stuck),
-        Check(
-            name="shutdown",
-            run=lambda: "the server is shutting down" if stopping.is_set() else None,
-            is_readiness_only=True,
-        ),
-    ]
-
-
-def _clock_note(ahead_s: float) -> str | None:
-    if abs(ahead_s) < CLOCK_S:
-        return None
-    way = "ahead of" if ahead_s > 0 else "behind"
-    differs = f"it is {abs(ahead_s) / 60:.0f} minutes {way} kube-apiserver's"
-    return f"{differs}, so ages are wrong: synchronise this node (NTP)"
-
-
-class RightsFirst:
-    """A replica that comes while another one owns the jobs is ready when it has its rights: until then the
-    others serve better. What was ready once, or owns the jobs, stays ready: it may be the only one."""
-
-    def __init__(self, role: Role[OwnersTerm], rights: Rights) -> None:
-        self._role, self._rights = role, rights
-        self._was_ready = False
-
-    def failure(self) -> str | None:
-        if self._role.term is not None or self._role.others is None:
-            self._was_ready = True
-        elif not self._was_ready and self._role.owner is not None:
-            if not self._rights.is_known:
-                return "the rights of the service account are not reviewed yet"
-            self._was_ready = self._rights.missing is None
-            return self._rights.missing
-        return None
 
 
 async def _collect_garbage(is_synced: Callable[[], bool]) -> None:

@@ -256,6 +256,17 @@ def test_every_parameter_is_described() -> None:
     assert all(p["description"] for p in parameters.values())
 
 
+@pytest.mark.parametrize("subresource", ["history", "log-tail"])
+def test_a_record_s_subresource_publishes_nothing_that_it_ignores(subresource: str) -> None:
+    """A record is served as it was written: none of the parameters of a job's, and no other form."""
+    item = V3["paths"][f"{BASE}/namespaces/{{namespace}}/jobrecords/{{name}}/{subresource}"]
+    given = {each["$ref"].rpartition("/")[2] for each in item["parameters"]}
+    assert given == {"name", "namespace", "pretty", "timeout"}
+    responses = item["get"]["responses"]
+    assert set(responses["200"]["content"]) == {"application/json", "application/yaml"}
+    assert "304" not in responses
+
+
 def test_the_status_has_every_field_of_the_design() -> None:
     schemas = V3["components"]["schemas"]
     status = schemas[f"{PREFIX}ProgressStatus"]["properties"]

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from visibility_api.assembly import RightsFirst
 from visibility_api.kube.errors import Unreachable
+from visibility_api.readiness import RightsFirst
 from visibility_api.replication.role import UNFIT_S, Others, Role
 from visibility_api.rights import Right, Rights, needed_by
 from visibility_api.settings import Settings

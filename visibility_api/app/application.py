@@ -19,15 +19,7 @@ from .exception_handlers import add_exception_handlers
 from .health import Health
 from .openapi import OpenApi
 from .resource_routes import ResourceRoutes, RouteKey
-from .routers import (
-    dashboard,
-    diagnose,
-    discovery,
-    health,
-    history,
-    log_tail,
-    metrics,
-)
+from .routers import SUBRESOURCES, dashboard, discovery, health, metrics
 
 
 class Application(FastAPI):
@@ -56,14 +48,10 @@ class Application(FastAPI):
         add_exception_handlers(self)
         if parts.page is not None:
             self.include_router(dashboard.router)
-        if parts.log_tails is not None:
-            self.include_router(log_tail.router)
-        if parts.diagnoses is not None:
-            self.include_router(diagnose.router)
         if parts.job_metrics is not None:
             self.include_router(metrics.jobs_router)
-        for subject in (health, discovery, metrics, history):
-            self.include_router(subject.router)
+        for router in (health.router, discovery.router, metrics.router, *SUBRESOURCES.values()):
+            self.include_router(router)
         self._chain = self.middleware_stack = self.build_middleware_stack()
         self.serve(parts.resources, parts.handlers)
 

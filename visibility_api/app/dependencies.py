@@ -119,8 +119,8 @@ class Parts:
     )
     page: Page | None = None  # None: no dashboard was built into this package
     histories: HistorySource = field(default_factory=HistorySource)
-    log_tails: LogTails | None = None  # None: not served
-    diagnoses: Diagnoses | None = None  # None: not served
+    log_tails: LogTails | None = None  # None: of a test that reads none
+    diagnoses: Diagnoses | None = None  # likewise
     job_metrics: JobMetrics | None = None  # None: not served
     is_synced: Callable[[str], bool] = lambda _namespace: True  # of a namespace, "" = of all
     is_absent: Callable[[str], bool] = lambda _resource: False  # its kind's CRD does not exist

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
@@ -58,6 +59,11 @@ def choose(request: Request, *others: str) -> str:
             if clause.matches(media_type):
                 return media_type
     raise NotAcceptable(served)
+
+
+def sends_also(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    """For the `responses` of an operation that sends these beside JSON and YAML."""
+    return {200: {"content": {each: {"schema": {"type": "string"}} for each in media_types}}}
 
 
 def whole(

@@ -11,7 +11,7 @@ from pydantic import PlainValidator, StringConstraints, WithJsonSchema
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, Histories, Served
-from visibility_api.app.documents import choose, negotiated, whole
+from visibility_api.app.documents import choose, negotiated, sends_also, whole
 from visibility_api.auth.identity import client_of
 from visibility_api.errors.status import BadRequest, ObjectNotFound
 from visibility_api.history.attempt import MAX_SERIES
@@ -60,7 +60,11 @@ _Attempt = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Only thi
 
 
 @router.api_route(
-    PATH, methods=["GET", "HEAD"], response_model=TrainJobProgressHistory, response_model_exclude_none=True
+    PATH,
+    methods=["GET", "HEAD"],
+    response_model=TrainJobProgressHistory,
+    response_model_exclude_none=True,
+    responses=sends_also(NDJSON, CSV),
 )
 async def history(
     request: Request,

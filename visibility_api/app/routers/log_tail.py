@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from visibility_api.app.dependencies import Caller, LogTailParts, Served
-from visibility_api.app.documents import choose, negotiated, text
+from visibility_api.app.documents import choose, negotiated, sends_also, text
 from visibility_api.auth.identity import client_of, log_of
 from visibility_api.causes.reading import find_cause
 from visibility_api.errors.status import (
@@ -38,7 +38,11 @@ _TailOfLog = struct_of(TrainJobLogTail)
 
 
 @router.api_route(
-    PATH, methods=["GET", "HEAD"], response_model=TrainJobLogTail, response_model_exclude_none=True
+    PATH,
+    methods=["GET", "HEAD"],
+    response_model=TrainJobLogTail,
+    response_model_exclude_none=True,
+    responses=sends_also(TEXT),
 )
 async def log_tail(
     request: Request,
