@@ -27,8 +27,9 @@ from visibility_api.auth.identity import Attributes, Identity
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.summary import Resources
-from visibility_api.kubeapi.job_records import JobRecords, encode_record
+from visibility_api.kubeapi.job_records import JobRecords
 from visibility_api.kubeapi.message import ResourceRequest
+from visibility_api.kubeapi.record_encoding import encode_record
 
 DAYS, JOBS_A_DAY, NAMESPACES = 30, 2000, 20
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -37,7 +37,7 @@ from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ClusterError
 from visibility_api.kube.watch import Watch
-from visibility_api.kubeapi.job_records import encode_log, encode_record
+from visibility_api.kubeapi.record_encoding import encode_log, encode_record
 from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource

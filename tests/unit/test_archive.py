@@ -28,7 +28,8 @@ from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef, Phase
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError
-from visibility_api.kubeapi.job_records import JobRecords, encode_record
+from visibility_api.kubeapi.job_records import JobRecords
+from visibility_api.kubeapi.record_encoding import encode_record
 
 YEAR = Retention(age=timedelta(days=365), bytes_of_namespace=2**30)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Addition
-from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, read_sums
+from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, load_account
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store import Entry
 from visibility_api.store.job_log import JobLog
@@ -147,13 +147,11 @@ def _begin(job: Shown, kind: str) -> _Kept:
 def grow(before: Mapping[int, float], document: JobProgress) -> Mapping[int, float]:
     """What is not settled yet may count as another activity later, but a counter must not shrink."""
     try:
-        sums = read_sums(document.goodput)
+        spent = load_account(document.goodput).spent()
     except UNREADABLE_ACCOUNT:
         return before
-    for kind, some in before.items():
-        if sums.get(kind, 0.0) < some:
-            sums[kind] = some
-    return sums
+    seconds = ((kind, max(some, before.get(kind, 0.0))) for kind, some in enumerate(spent))
+    return {kind: some for kind, some in seconds if some}
 
 
 def _lines(family: Family, labels: str, job: Shown) -> str:

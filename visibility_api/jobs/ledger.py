@@ -85,18 +85,6 @@ def unpack(saved: bytes, at: int, length: int, form: str) -> tuple[Seconds, int]
     return values, at + layout.size
 
 
-def unpack_some(saved: bytes, at: int, form: str) -> tuple[tuple[int, ...], tuple[float, ...], int]:
-    """The places of the values that are packed there, these values, and where they end."""
-    layout, places = _layout(*_BITS.unpack_from(saved, at), form)
-    at += _BITS.size
-    return places, layout.unpack_from(saved, at), at + layout.size
-
-
-def skip(saved: bytes, at: int) -> int:
-    """Where the values of 4 bytes that are packed there end."""
-    return at + _BITS.size + 4 * (saved[at] | saved[at + 1] << 8).bit_count()
-
-
 @lru_cache(maxsize=1024)  # jobs spend their time on few sets of kinds
 def _layout(bits: int, form: str) -> tuple[struct.Struct, tuple[int, ...]]:
     """Of so many values, and their places."""
@@ -214,11 +202,6 @@ class Ledger:
     def save(self) -> bytes:
         times = _TIMES.pack(self.began, self.until)
         return b"".join((times, pack(self.whole, "d"), pack(self._current, "f"), self._pack_intervals()))
-
-    @staticmethod
-    def read_whole(saved: bytes, at: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Kinds, and the seconds of each in all, of a ledger that is saved there."""
-        return unpack_some(saved, at + _TIMES.size, "d")[:2]
 
     @classmethod
     def load(cls, saved: bytes) -> Ledger:

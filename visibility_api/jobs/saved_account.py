@@ -10,7 +10,7 @@ from visibility_api.reports.fields import MAX_INTEGER
 
 from .account import PREPARING, Account
 from .evidence import UNITS, WARM_ROWS
-from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger, pack, skip, unpack, unpack_some
+from .ledger import KINDS, MARKED, MOST_S, OTHER, Ledger, pack, unpack
 
 UNREADABLE_ACCOUNT = (ValueError, IndexError, struct.error)  # what `load_account` raises
 
@@ -38,9 +38,6 @@ class Head(NamedTuple):
     has_run: int
 
 
-_WARM_AT, _HAS_RUN_AT = (
-    _HEAD.size + Head._fields.index(name) - len(Head._fields) for name in ("warm", "has_run")
-)
 _fields = attrgetter(*Head._fields[1:])
 
 
@@ -57,18 +54,6 @@ def save_account(account: Account) -> bytes:
 def read_head(saved: bytes) -> Head:
     """Of what `save_account` returned; it may be anything."""
     return Head(*_HEAD.unpack_from(saved))
-
-
-def read_sums(saved: bytes) -> dict[int, float]:
-    """Seconds by kind, with what is not settled: a tenth of the work of `load_account`, for many jobs at a
-    time. It takes the bytes as those of `save_account`; others raise UNREADABLE_ACCOUNT, or are misread."""
-    warm, has_run = saved[_WARM_AT], saved[_HAS_RUN_AT]
-    at = _HEAD.size + (_BEFORE.size if has_run else 0) + (_FIRST_STEPS.size if warm < WARM_ROWS else 0)
-    kinds, tail, at = unpack_some(saved, skip(saved, at), "f")
-    found = dict(zip(*Ledger.read_whole(saved, at), strict=True))
-    for kind, some in zip(kinds, tail, strict=True):
-        found[kind] = found.get(kind, 0.0) + some
-    return found
 
 
 def load_account(saved: bytes) -> Account:

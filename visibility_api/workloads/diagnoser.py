@@ -16,10 +16,9 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.kube.decoding import UNDECODABLE
-from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.kube.errors import ApiError
 
-from .pod_lists import PodLists
+from .pod_lists import NOT_LISTED, PodLists
 from .rank_states import NO_RIGHT, RankStates
 from .training_pods import Refusals, find_pods, may_read, progress_path
 
@@ -127,7 +126,7 @@ class Diagnoser:
     async def _read(self, ref: JobRef) -> None:
         try:
             await self._diagnose(ref)
-        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
+        except NOT_LISTED as error:
             log.debug("pods not listed for a diagnosis", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("job not diagnosed", job=str(ref), **describe_fault(error))

@@ -19,12 +19,11 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, Replica as ReplicaCounts, TrainingJob
-from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
 from .failures import latest, pod_failure
 from .node_faults import NodeFaults, foremost
-from .pod_lists import AT_A_TIME, TIMEOUT_S, PodLists
+from .pod_lists import AT_A_TIME, NOT_LISTED, TIMEOUT_S, PodLists
 from .replicas import Replicas, ReplicaStatus, status_of
 
 log = structlog.get_logger("visibility.inspection")
@@ -154,7 +153,7 @@ class Inspector:
                 if look.is_second and not is_found and ref not in self._late and len(self._late) < MAX_LATE:
                     self._late.add(ref)
                     looks.create_task(self._look_late(ref, *foremost(failures, replicas)), name="late look")
-        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
+        except NOT_LISTED as error:
             # What rank 0 shows is known without; the next failure is another chance.
             log.debug("pods or logs not read", job=str(ref), error=type(error).__name__)
         except Exception as error:  # of one job: docs/decisions/0005

@@ -18,10 +18,8 @@ from cachetools import LRUCache
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
-from visibility_api.kube.decoding import UNDECODABLE
-from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 
-from .pod_lists import TIMEOUT_S, PodLists
+from .pod_lists import NOT_LISTED, TIMEOUT_S, PodLists
 from .replicas import ENDED
 
 log = structlog.get_logger("visibility.server")
@@ -82,7 +80,7 @@ class JobPods:
                 async for pod, _ in pods:
                     if pod.status.phase not in ENDED and len(found) < MAX_OF_JOB:
                         found.append((pod.metadata.name, pod.spec.node_name or ""))
-        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE):
+        except NOT_LISTED:
             again_s = AGAIN_AFTER_FAILURE_S
         except Exception as error:  # of one job: docs/decisions/0005
             log.error("pods of a job not listed", job=str(ref), **describe_fault(error))

@@ -11,7 +11,8 @@ from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.decoding import ListPage, decode
+from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode
+from visibility_api.kube.errors import ClusterError
 
 from .failures import Replica
 from .kind import AllPods
@@ -23,6 +24,9 @@ TIMEOUT_S = 15.0  # of all pages
 AT_A_TIME = 2  # jobs, one of a namespace; each is up to MAX_PAGE_BYTES of memory
 MAX_WAITING = 100_000  # more than ever ask at a time: each of those who do has a bound of its own
 MAX_LABELS_BYTES = 64 * 1024  # of a pod: a tenant may give it a megabyte, which takes 27 ms
+
+# What `read` raises, and a limit of its time: they cannot be read now.
+NOT_LISTED = (ClusterError, TimeoutError, *UNDECODABLE)
 
 FindPods = Callable[[JobRef], AllPods | None]
 
@@ -59,7 +63,7 @@ class PodLists:
     async def read(self, ref: JobRef) -> AsyncGenerator[tuple[Pod, Replica]]:
         """Each pod that exists, and which replica it is.
 
-        Namespaces take turns. Raises ApiError, Unreachable, TooLarge, UNDECODABLE.
+        Namespaces take turns. Raises errors of NOT_LISTED.
         """
         pods = self._all_pods(ref)
         if pods is None:

@@ -19,14 +19,12 @@ from msgspec.structs import replace
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.job import JobRef, Termination, TrainingJob
 from visibility_api.jobs.observation import Observation
-from visibility_api.kube.decoding import UNDECODABLE
-from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.reports.document import Progress
 from visibility_api.reports.ranks import NO_RANKS, Ranks
 
 from .failures import MAX_QUOTED_CHARACTERS, Replica
 from .objects import Pod
-from .pod_lists import TIMEOUT_S, PodLists
+from .pod_lists import NOT_LISTED, TIMEOUT_S, PodLists
 from .rank0 import container_status, main_container, termination_of, waiting_of
 
 MAX_OF_JOB = 8192  # replicas
@@ -110,7 +108,7 @@ class Replicas:
         try:
             async with asyncio.timeout(TIMEOUT_S), aclosing(self._lists.read(ref)) as pods:
                 self.note(ref, [status_of(pod, replica) async for pod, replica in pods])
-        except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE):
+        except NOT_LISTED:
             if ref not in self._kept:
                 raise
         return self._shown(ref)

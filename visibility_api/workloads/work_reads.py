@@ -18,11 +18,10 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
-from visibility_api.kube.decoding import UNDECODABLE
-from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
+from visibility_api.kube.errors import ApiError
 from visibility_api.reports.ranks import Ranks
 
-from .pod_lists import PodLists
+from .pod_lists import NOT_LISTED, PodLists
 from .rank_states import RankStates
 from .training_pods import Refusals, find_pods, may_read, progress_path
 
@@ -105,7 +104,7 @@ class WorkReads:
             try:
                 async with asyncio.timeout(2 * WITHIN_S):
                     await self._read(ref)
-            except (ApiError, Unreachable, TooLarge, TimeoutError, *UNDECODABLE) as error:
+            except NOT_LISTED as error:
                 log.debug("work of ranks not read", job=str(ref), error=type(error).__name__)
             except Exception as error:  # of one job: docs/decisions/0005
                 log.error("work of ranks not read", job=str(ref), **describe_fault(error))

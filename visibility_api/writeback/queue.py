@@ -69,7 +69,7 @@ class WriteQueue:
         self._entries.pop(ref, None)
 
     def note_status(self, ref: JobRef, status: Progress | None, *, not_before: float) -> None:
-        """The job's status has this report: of this process, another replica, or Kubeflow Trainer."""
+        """The job's status has this report: of this process, an earlier one, or Kubeflow Trainer."""
         entry = self._entries.get(ref)
         if entry is None:
             if status is not None:  # it was there before there was anything to write

@@ -6,7 +6,6 @@ docs/write-back.md says what this costs and when to use it.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -29,8 +28,6 @@ from .trainer_status import fingerprint, summarize
 log = structlog.get_logger("visibility.write_back")
 
 INTERVAL_S = 30.0  # the shortest time between two writes to one job
-# Intervals are longer by up to this fraction: of two replicas one writes first, and the other need not.
-JITTER = 0.1
 WRITES_PER_S = 20.0  # to all jobs; each is a write to etcd, and some ms of kube-apiserver's CPU
 CONCURRENCY = 4
 REFUSED_RETRY_S = 600.0  # for one job: another owner of a field seldom gives it up
@@ -84,7 +81,7 @@ class WriteBack:
             self._queue.withhold(document.job.ref)
 
     def seen(self, ref: JobRef, status: Observation | None) -> None:
-        """The job's status has this report now; what another replica wrote is not written again."""
+        """The job's status has this report now; what was written there before is not written again."""
         report = status.outcome if status is not None and isinstance(status.outcome, Progress) else None
         self._queue.note_status(ref, report, not_before=self._after_interval())
 
@@ -195,7 +192,7 @@ class WriteBack:
             log.warning("status not written", job=str(ref), status=error.status, reason=error.reason)
 
     def _after_interval(self) -> float:
-        return _now() + self._interval_s * random.uniform(1, 1 + JITTER)
+        return _now() + self._interval_s
 
     def _pause(self, at_least_s: float | None = None) -> None:
         """Write nothing for a while, longer each time."""
@@ -231,7 +228,7 @@ def _has_changed(entry: Entry, document: JobProgress) -> bool:
     status, shown = entry.status, entry.written
     if status is not None and status.timestamp is not None:
         shown = fingerprint(summarize(status, status.timestamp))
-        is_foreign = shown != entry.written  # written by another replica or by Kubeflow Trainer
+        is_foreign = shown != entry.written  # written by an earlier process or by Kubeflow Trainer
         if is_foreign and document.updated_at is not None and status.timestamp > document.updated_at:
             return False
     return fingerprint(_summary_of(document)) not in (shown, _NOTHING)
