@@ -11,6 +11,7 @@ from typing import Protocol
 
 from visibility_api.store import Entry
 
+from .list_layout import Listed
 from .list_options import read_include_object
 from .message import ResourceRequest
 from .metadata import MetadataForm
@@ -19,39 +20,15 @@ from .table import TableForm
 from .v1alpha1 import Codec
 
 
-class Form(Protocol):
+class Form(Listed[Entry], Protocol):
     """Encodes an object, the parts of a list and the objects of watch events, as compact JSON."""
-
-    @property
-    def key(self) -> str:
-        """Identifies the form among those of one resource: the key of its cached bytes."""
-        ...
 
     @property
     def is_timeless(self) -> bool:
         """Whether the bytes depend on the entry alone, not on the time of the request."""
         ...
 
-    @property
-    def items_field(self) -> str:
-        """The name of a list's field with the items, which is its last one."""
-        ...
-
     def one(self, entry: Entry) -> bytes: ...
-
-    def item(self, entry: Entry) -> bytes: ...
-
-    def items(self) -> Callable[[Entry], bytes]:
-        """`item` for many entries, with the ages of one time: that of this call."""
-        ...
-
-    def moment(self) -> int:
-        """The present time in steps as long as ages may be old; always the same of a timeless form."""
-        ...
-
-    def head(self, list_meta: bytes) -> bytes:
-        """A list up to its first item; `list_meta` is its encoded `metadata`. The list ends with `]}`."""
-        ...
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:
         """The object of a watch event; `is_first` of its stream."""
@@ -71,10 +48,10 @@ class DocumentForm:
     def __init__(self, codec: Codec) -> None:
         self.key = f"{codec.form}document"
         self._codec = codec
-        self.one = self.item = codec.document
+        self.one = codec.document
 
     def items(self) -> Callable[[Entry], bytes]:
-        return self.item
+        return self.one
 
     def moment(self) -> int:
         return 0
@@ -83,7 +60,7 @@ class DocumentForm:
         return b'%s%s,"items":[' % (self._codec.list_head, list_meta)
 
     def event(self, entry: Entry, *, is_first: bool) -> bytes:  # noqa: ARG002 - Tables need it
-        return self._codec.document(entry)
+        return self.one(entry)
 
     def bookmark(self, metadata: bytes) -> bytes:
         return b"%s%s}" % (self._codec.head, metadata)

@@ -24,8 +24,6 @@ class MetadataForm:
     def one(self, entry: Entry) -> bytes:
         return self._object(self._codec.metadata(entry))
 
-    item = one
-
     def items(self) -> Callable[[Entry], bytes]:
         return self.one
 
