@@ -264,10 +264,6 @@ async def test_no_user_has_many_logs_read_at_one_time() -> None:
     assert len(kubelet.asked) == 10
 
 
-async def test_where_it_is_not_served_there_is_no_such_path() -> None:
-    assert (await Shell().get(TAIL)).status == 404
-
-
 RECORD = {
     "timestamp": "2026-11-25T18:00:00.000000Z", "level": "ERROR", "logger": "train", "message": "failed",
     "job": "bert", "kind": "TrainJob", "namespace": "team-a", "replica": "node-0-0", "rank": 0, "step": 450,
