@@ -92,7 +92,7 @@ class Jobs:
         """The same list, made of nothing that was made before."""
         entries = self.store.list("trainjobs", namespace).entries
         meta = b'{"resourceVersion":"%d"}' % self.store.revision
-        return self.form.head(meta) + b",".join(map(self.form.item, entries)) + b"]}\n"
+        return self.form.head(meta) + b",".join(map(self.form.items(), entries)) + b"]}\n"
 
 
 class Counted:
@@ -224,7 +224,7 @@ def rendered(jobs: Jobs, representation: Representation, selection: Selection = 
     form = jobs.chosen(representation)
     entries = [e for e in jobs.store.list("trainjobs").entries if selection.matches(e.document)]
     meta = b'{"resourceVersion":"%d"}' % jobs.store.revision
-    return render(form.head(meta) + b",".join(map(form.item, entries)) + b"]}", representation)
+    return render(form.head(meta) + b",".join(map(form.items(), entries)) + b"]}", representation)
 
 
 @pytest.mark.parametrize("representation", REPRESENTATIONS, ids=str)

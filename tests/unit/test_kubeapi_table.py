@@ -186,7 +186,7 @@ async def test_rows_of_ended_runs_are_marked(server: ResourceServer) -> None:
 
 def cells(shown: JobProgress) -> dict[str, str | None]:
     form = TableForm(Codec(TrainJobKind.served), "v1", "None", lambda: NOW)
-    every = msgspec.json.decode(form.item(Entry(document=shown, revision=1)))["cells"]
+    every = msgspec.json.decode(form.items()(Entry(document=shown, revision=1)))["cells"]
     return dict(zip((column.name for column in COLUMNS), every, strict=True))
 
 
