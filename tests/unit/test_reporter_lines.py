@@ -738,8 +738,6 @@ def test_our_own_line_is_read_whole_wherever_it_begins(before: str) -> None:
         "[default{}]:",
         "[prterun-node-0-7@1,{}]<stderr>: ",
         "Fri Jan 23 10:30:45 2026[1,{}]<stdout>:",
-        "{}: ",  # srun --label
-        "  {}: ",
         "[GPU{}] ",
         "GPU {}: ",
         "rank{}: ",
@@ -752,6 +750,24 @@ def test_of_several_processes_in_one_log_rank_0_is_read(prefix: str) -> None:
     assert read(prefix.format(0) + "loss=0.25") == {"metrics": {"loss": 0.25}}
     assert read(prefix.format(3) + "loss=0.25") is None
     assert read(prefix.format(3) + "Epoch 3/10, Step 10/100, loss: 0.5") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch 3/10, Step 10/100, loss: 0.5", "step 5 loss 0.5", "{'loss': 0.5, 'epoch': 3}",
+        "2026-01-23 10:30:45 INFO loss: 0.5", " 50%|█| 1/2 [00:01<00:01, 1.0it/s, loss=0.5]",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["{}: ", " {}: "])
+def test_srun_labels_lines_with_ranks(prefix: str, line: str) -> None:
+    """Seen: rank 1's step and loss."""
+    assert read(prefix.format(0) + line) == read(line)
+    assert read(prefix.format(12) + line) is None
+
+
+def test_a_number_before_a_measurement_alone_may_count_what_is_done() -> None:
+    assert read("0: loss=0.75", "1: loss=0.5") == {"metrics": {"loss": 0.5}}
 
 
 @pytest.mark.parametrize("name", ["worker", "worker_id", "local_rank", "process_index"])
