@@ -265,21 +265,23 @@ def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
     if job.phase.is_final:
         ended_at = _ended_at(job)
         ran_s = _ran_s(record, started_at, ended_at)
+    shown = JobProgress(
+        job=job,
+        phase=job.phase,
+        started_at=started_at,
+        ended_at=ended_at,
+        ran_s=ran_s,
+        attempts=record.begun or None,
+        checkpoint=(saved.step, saved.at) if (saved := record.checkpoint) is not None else None,
+        failure=record.failed,
+        diagnosis=record.diagnosis,
+        resources=_resources(record, now),
+        goodput=goodput,
+        conditions=record.conditions,
+        observation=_observation(record),
+    )
     if report is None:
-        return JobProgress(
-            job=job,
-            phase=job.phase,
-            started_at=started_at,
-            ended_at=ended_at,
-            ran_s=ran_s,
-            attempts=record.begun or None,
-            failure=record.failed,
-            diagnosis=record.diagnosis,
-            resources=_resources(record, now),
-            goodput=goodput,
-            conditions=record.conditions,
-            observation=_observation(record),
-        )
+        return shown
     done = percentage(report)
     is_cut = report.ending in ("stopped", "preempted")  # before the planned end, and says so
     if report.is_whole or (job.phase is Phase.SUCCEEDED and report.is_final and not is_cut):
@@ -288,18 +290,12 @@ def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
     remaining_s, completion_at, completion_range = _end(record, report, now) if is_moving else _NO_END
     if report.state == "completed" and record.is_current and job.phase not in (Phase.FAILED, Phase.SUSPENDED):
         remaining_s = 0
-    return JobProgress(
-        job=job,
-        phase=job.phase,
+    return replace(
+        shown,
         progress_percentage=done,
         remaining_s=remaining_s,
         completion_at=completion_at,
         completion_range=completion_range,
-        checkpoint=(saved.step, saved.at) if (saved := record.checkpoint) is not None else None,
-        started_at=started_at,
-        ended_at=ended_at,
-        ran_s=ran_s,
-        attempts=record.begun or None,
         updated_at=report.timestamp,
         step=report.step,
         total_steps=report.total_steps,
@@ -308,12 +304,6 @@ def summarise(record: Record, now: datetime, goodput: bytes) -> JobProgress:
         total_epochs=report.total_epochs,
         metrics=report.metrics,
         message=report.message,
-        failure=record.failed,
-        diagnosis=record.diagnosis,
-        resources=_resources(record, now),
-        goodput=goodput,
-        conditions=record.conditions,
-        observation=_observation(record),
         seen_at=record.reported_at
         if record.earliest_at == record.reported_at or record.is_age_known
         else None,
