@@ -85,7 +85,7 @@ def _find_tqdm(line: str) -> Optional[Drawing]:
         begin, match = match.end(), later
     elapsed, _, remaining = match.group(4).partition("<")
     return Drawing(
-        line[begin : match.start(1)], int(match.group(2)), int(match.group(3)),
+        line[max(begin, match.start(1) - 500) : match.start(1)], int(match.group(2)), int(match.group(3)),
         to_seconds(elapsed), to_seconds(remaining), match.group(6) or "", match.group(5) or "",
     )  # fmt: skip
 
