@@ -261,8 +261,7 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
 def _has_room(block: Level, reporter: Reporter) -> bool:
     """Whether a block's steps may be those of `reporter`: it has counted none, and has planned as many."""
     planned = block._total_steps
-    is_untouched = block._step == block._initial_step
-    return is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned)
+    return block._is_untouched and (planned is None or (reporter._total_steps or planned + 1) <= planned)
 
 
 def _choose(loops: Sequence[Loop]) -> Optional[Loop]:

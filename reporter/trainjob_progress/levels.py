@@ -24,7 +24,8 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_begun_round", "_counts", "_cut_steps", "_epoch", "_epochs_before", "_extras", "_failed", "_flow",
+        "_begins_at", "_begun_round", "_counts", "_cut_steps", "_epoch", "_epochs_before", "_extras",
+        "_failed", "_flow",
         "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs", "_inner_key",
         "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long", "_is_loop",
         "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before",
@@ -43,6 +44,7 @@ class Level:
         self._is_iterating = False  # a loop, between its first item and its end
         self._inner_key: Optional[Key] = None  # of the loop that counts steps inside this one
         self._step: Any = 0
+        self._begins_at: Any = None  # the step that was set before anything was reported
         self._initial_step: Optional[int] = 0
         self._total_steps: Optional[int] = None
         self._epoch: Optional[float] = None
@@ -143,6 +145,11 @@ class Level:
         self._rounds_before = 0
 
     @property
+    def _is_untouched(self) -> bool:
+        """Whether this block has counted no step itself."""
+        return self._step in (self._initial_step, self._begins_at)
+
+    @property
     def _has_taken(self) -> bool:
         """Whether what was done before this block is counted in what runs inside."""
         return not self._is_loop and bool(self._initial_step) and self._inner_done > 0
@@ -152,6 +159,8 @@ class Level:
         `is_round`: it is one of a loop that is not tracked."""
         if self._is_loop or self._inner is not None or self._inner_done or inner._initial_step:
             return
+        if self._is_untouched:
+            self._initial_step = self._step
         steps, planned, each = self._initial_step or 0, self._total_epochs or 0, inner._total_steps or 0
         rounds = int(self._epoch or 0)
         if steps and self._epoch is None:

@@ -158,7 +158,9 @@ class Reporter(Level):
                 )
                 given = None
             if step is not None:
+                is_first = self._step == self._initial_step and not (run.values or named or given or metrics)
                 self._step = self._count("step", step, self._step)
+                self._begins_at = self._step if is_first else None
             if total_steps is not None:
                 self._total_steps = self._count("total_steps", total_steps, self._total_steps)
             if epoch is not None:
