@@ -74,7 +74,8 @@ class ExecSource:
             )
         except OutputTooLarge:
             message = (
-                f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes. Write a smaller document."
+                f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes, or comes in thousands "
+                "of pieces. Write a smaller document."
             )
             return _refused("TooLarge", message, RetryClass.RARELY)
         except CommandFailed as failed:
