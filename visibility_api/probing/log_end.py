@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.failure import Failure
@@ -112,8 +112,7 @@ class LogEnds:
             or len(found) > wanted
             or any(len(line) > MAX_LINE_CHARACTERS for line in found)
         )
-        actual = place if previous == place.is_previous else _other(place)
-        return LogEnd(place=actual, lines=shown, is_cut=is_cut)
+        return LogEnd(place=replace(place, is_previous=previous), lines=shown, is_cut=is_cut)
 
 
 def _query(place: Place, previous: bool, lines: int) -> list[tuple[str, str]]:
@@ -123,13 +122,3 @@ def _query(place: Place, previous: bool, lines: int) -> list[tuple[str, str]]:
     if previous:
         query.append(("previous", "true"))
     return query
-
-
-def _other(place: Place) -> Place:
-    return Place(
-        namespace=place.namespace,
-        pod_name=place.pod_name,
-        container_name=place.container_name,
-        replica=place.replica,
-        is_previous=not place.is_previous,
-    )
