@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.nats_servers import NatsServers
 from tests.service.test_replication import ref
 from tests.service.test_replication_nats import Lease, Replica, nats, place_of, same, until
 from visibility_api.replication import nats_follower, nats_log
+from visibility_api.replication.addresses import Address
 from visibility_api.replication.nats_client import NatsClient, Stored, Unavailable as NatsUnavailable
 from visibility_api.replication.nats_log import NatsLog
+from visibility_api.replication.partitions import Report, Share, decode_report, decode_share, encode_message
 
 __all__ = ["nats"]
 
@@ -229,6 +232,46 @@ async def test_foreign_messages_and_entries_are_passed_by(nats: NatsServers) -> 
     async with Replica(place, lease).running() as third:
         await third.owning()
         assert third.steps() == {"bert": 8}
+
+
+async def test_a_replica_takes_nothing_of_a_log_of_a_later_version(nats: NatsServers) -> None:
+    """In a rolling update, or on the way back: it must not take it for lost, and write it anew."""
+    lease, place = Lease(), place_of(nats)
+    async with Replica(place, lease).running() as later:
+        await later.owning()
+        async with Replica(place, lease).running() as earlier:
+            await later.report("bert", 1)
+            await until(same(later, earlier))
+            version = later.streams._version = nats_log.VERSION + 1
+            await later.report("bert", 2)
+            why = f"the log in NATS is of version {version}; this replica reads {nats_log.VERSION}"
+            await until(lambda: why in (earlier.follower.fault or ""))
+            async with Replica(place, lease).running() as empty:
+                await until(lambda: why in (empty.follower.fault or ""))
+                assert not empty.log.is_complete
+                later.task.cancel()
+                lease.holder = None
+                await asyncio.sleep(0.5)
+                assert earlier.role.term is empty.role.term is None
+            assert earlier.steps() == {"bert": 1}
+
+
+def test_what_a_replica_with_fewer_or_more_fields_writes_is_read() -> None:
+    """Replicas of two versions share the jobs out."""
+    message = nats_log.Message("w", 1, 2, Address("h", 3), 4, True, b"f", 5, 6)
+    report = Report("m", 1, 2, Address("h", 3), [4], False, b"")
+    share = Share(1, True, [2], 3, 4, [Address("h", 5)], b"\0")
+    for each, decode in (
+        (message, nats_log.decode_message),
+        (report, decode_report),
+        (share, decode_share),
+    ):
+        fields = msgspec.msgpack.decode(encode_message(each))
+        assert decode(encode_message([*fields, "more"])) == each
+    assert (
+        nats_log.decode_message(encode_message(msgspec.msgpack.decode(encode_message(message))[:9]))
+        == message
+    )
 
 
 async def test_a_log_that_was_written_anew_is_not_read_on_in_the_middle(nats: NatsServers) -> None:

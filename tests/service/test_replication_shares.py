@@ -413,6 +413,29 @@ async def test_a_member_that_ends_in_order_hands_over_at_once(
         await until(lambda: pods.are_in(owner) and pods.are_in(other))
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_owner_that_ends_while_nats_is_silent_lets_the_log_go_when_nobody_has_a_share(
+    nats: NatsServers, is_known: bool
+) -> None:
+    """The next owner begins with all jobs."""
+    async with three(nats) as (cluster, lease, (ending, *members)), Pods(cluster).running() as pods:
+        await until(lambda: min(pods.acknowledged.values()) > 3)
+        with nats.paused():
+            if is_known:
+                await until(lambda: ending.streams.fault is not None)
+            async with asyncio.timeout(15):
+                await ending.role.leave()
+                held = [each.port for each in members if each.member.may_write()]
+                await ending.role.end()
+            assert not held
+            assert lease.holder is None
+        ending.task.cancel()
+        del cluster.replicas[ending.port]
+        await until(lambda: cluster.is_settled(*members))
+        for each in members:
+            await until(lambda each=each: pods.are_in(each))
+
+
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_the_owner_of_the_log_goes_and_members_go_on_with_the_next(
     nats: NatsServers, in_order: bool

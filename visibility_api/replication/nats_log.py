@@ -53,6 +53,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     frames: bytes  # compressed
     revision: int = 0  # of the log, with this message
     origin: int = 0  # the log was written anew after this sequence
+    version: int = 1
 
 
 class KeptEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -64,6 +65,9 @@ class KeptEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Mark = tuple[str, int]  # the writer and the number of a message
+# Of what messages and entries have. A later one is for what this version would read wrongly; fields may be
+# added at the end of any structure without it. The fields of a message stay where they are.
+VERSION = 1
 FOREIGN: Mark = "", 0  # of one that no server has written
 
 encode_message = msgspec.msgpack.Encoder().encode
@@ -72,11 +76,16 @@ _decode_entry = msgspec.msgpack.Decoder(KeptEntry).decode
 
 
 def decode_message(body: bytes) -> Message | None:
-    """None if somebody else has written it."""
+    """None if somebody else has written it. Raises Unavailable for a version that is not known here."""
     try:
-        return _decode_message(body)
+        found = _decode_message(body)
     except msgspec.MsgspecError:
         return None
+    if found.version > VERSION:
+        raise Unavailable(
+            f"the log in NATS is of version {found.version}; this replica reads {VERSION} at most: update it"
+        )
+    return found
 
 
 def decode_entry(body: bytes) -> KeptEntry | None:
@@ -185,6 +194,7 @@ class NatsLog:
         self._place = place
         self._port = port
         self._epoch = 0
+        self._version = VERSION
         self._number = 0
         self._written = 0  # bytes
         self._confirmed = 0  # position of the news
@@ -423,6 +433,7 @@ class NatsLog:
             is_whole=False,
             frames=isal_zlib.compress(frames, 1) if frames else b"",
             revision=revision,
+            version=self._version,
         )
 
     # --- the bucket

@@ -236,6 +236,8 @@ class Role(Generic[T]):
         if await self.others.streams.followed(FOLLOWED_WITHIN_S):
             self._leave.set()
             await self._left.wait()
+        elif self.others.shares is not None:
+            await self.others.shares.revoke()  # the Lease is free in the end, for one that begins with all
 
     async def end(self) -> None:
         """The process ends: let another one begin at once."""
