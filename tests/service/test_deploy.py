@@ -56,7 +56,8 @@ def render(components: tuple[str, ...] | None = None) -> str:
 
 
 def by_name(rendered: str) -> Objects:
-    return {(thing["kind"], thing["metadata"]["name"]): thing for thing in yaml.safe_load_all(rendered)}
+    things = yaml.load_all(rendered, yaml.CSafeLoader)  # a tenth of the time that Python takes
+    return {(thing["kind"], thing["metadata"]["name"]): thing for thing in things}
 
 
 @functools.cache

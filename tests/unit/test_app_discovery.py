@@ -15,6 +15,12 @@ from visibility_api.models.served import Resource, Subresource
 GROUP = "visibility.trainer.kubeflow.org"
 BASE = f"/apis/{GROUP}/v1alpha1"
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+BELOW = (
+    ("progress", "TrainJobProgress", ["get"]),
+    ("history", "TrainJobProgressHistory", ["get"]),
+    ("log-tail", "TrainJobLogTail", ["get"]),
+    ("diagnose", "TrainJobDiagnosis", ["create", "get"]),
+)
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 
 
@@ -27,6 +33,10 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
     """D1, D3, D4, D5, D7, D15."""
     answer = await get(path)
     assert (answer.status, answer.header("content-type")) == (200, "application/json")
+    below = [
+        {"name": f"trainjobs/{name}", "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs}
+        for name, kind, verbs in BELOW
+    ]
     assert answer.json() == {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -41,34 +51,7 @@ async def test_the_resource_list_promises_what_is_served_and_no_more(path: str) 
                 "shortNames": ["tjp"],
                 "categories": ["training"],
             },
-            {
-                "name": "trainjobs/progress",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "TrainJobProgress",
-                "verbs": ["get"],
-            },
-            {
-                "name": "trainjobs/history",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "TrainJobProgressHistory",
-                "verbs": ["get"],
-            },
-            {
-                "name": "trainjobs/log-tail",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "TrainJobLogTail",
-                "verbs": ["get"],
-            },
-            {
-                "name": "trainjobs/diagnose",
-                "singularName": "",
-                "namespaced": True,
-                "kind": "TrainJobDiagnosis",
-                "verbs": ["create", "get"],
-            },
+            *below,
         ],
     }
 
@@ -107,50 +90,25 @@ async def test_the_aggregated_document_names_itself_in_its_content_type(accept: 
 async def test_the_aggregated_document_has_a_kind_for_everything() -> None:
     """D10."""
     kind = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJobProgress"}
+    served = {
+        "resource": "trainjobs",
+        "responseKind": kind,
+        "scope": "Namespaced",
+        "singularResource": "trainjobprogress",
+        "verbs": ["get", "list", "watch"],
+        "shortNames": ["tjp"],
+        "categories": ["training"],
+        "subresources": [
+            {"subresource": name, "responseKind": kind | {"kind": of}, "verbs": verbs}
+            for name, of, verbs in BELOW
+        ],
+    }
+    version = {"version": "v1alpha1", "freshness": "Current", "resources": [served]}
     assert (await get("/apis", ("Accept", V2))).json() == {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [
-            {
-                "metadata": {"name": GROUP},
-                "versions": [
-                    {
-                        "version": "v1alpha1",
-                        "freshness": "Current",
-                        "resources": [
-                            {
-                                "resource": "trainjobs",
-                                "responseKind": kind,
-                                "scope": "Namespaced",
-                                "singularResource": "trainjobprogress",
-                                "verbs": ["get", "list", "watch"],
-                                "shortNames": ["tjp"],
-                                "categories": ["training"],
-                                "subresources": [
-                                    {"subresource": "progress", "responseKind": kind, "verbs": ["get"]},
-                                    {
-                                        "subresource": "history",
-                                        "responseKind": kind | {"kind": "TrainJobProgressHistory"},
-                                        "verbs": ["get"],
-                                    },
-                                    {
-                                        "subresource": "log-tail",
-                                        "responseKind": kind | {"kind": "TrainJobLogTail"},
-                                        "verbs": ["get"],
-                                    },
-                                    {
-                                        "subresource": "diagnose",
-                                        "responseKind": kind | {"kind": "TrainJobDiagnosis"},
-                                        "verbs": ["create", "get"],
-                                    },
-                                ],
-                            }
-                        ],
-                    }
-                ],
-            }
-        ],
+        "items": [{"metadata": {"name": GROUP}, "versions": [version]}],
     }
 
 

@@ -377,7 +377,7 @@ def test_only_paths_of_the_archive_are_taken_for_its_own() -> None:
     [
         (b"this is no gzip at all", "damaged"),
         (gzip.compress(b"x" * 100)[:-10], "cut"),
-        (gzip.compress(b"\0" * (MAX_OBJECT_BYTES + 1)), "larger"),
+        (gzip.compress(b"\0" * (MAX_OBJECT_BYTES + 1), 1), "larger"),
     ],
     ids=["damaged", "cut", "bomb"],
 )

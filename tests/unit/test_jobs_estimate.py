@@ -46,11 +46,6 @@ def test_two_reports_give_the_rate_between_them() -> None:
     assert pace.remaining_s(report(10, step=150)) == pytest.approx(170.0)
 
 
-def test_a_run_resumed_at_step_900_is_not_credited_with_the_steps_before() -> None:
-    pace = pace_of(report(0, step=900), report(10, step=910))
-    assert pace.steps_per_s() == pytest.approx(1.0)
-
-
 def test_going_back_to_a_checkpoint_measures_anew_and_is_no_error() -> None:
     pace = pace_of(report(0, step=100), report(10, step=200), report(20, step=120))
     assert pace.per_second is None

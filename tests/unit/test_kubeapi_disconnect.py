@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.asgi import http_scope
 from tests.reviews import until
 from tests.unit.resource_server import ResourceServer
-from visibility_api.kubeapi.disconnect import ClientGone, unless_gone
+from visibility_api.kubeapi.disconnect import unless_gone
 
 LIST = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainjobs"
 
@@ -42,25 +40,6 @@ async def test_work_that_needs_no_waiting_is_done_without_listening() -> None:
 
     assert await unless_gone(client.receive, work()) == 7
     assert not client.listened
-
-
-async def test_work_ends_when_its_client_has_gone() -> None:
-    client = Client()
-    is_cancelled = False
-
-    async def work() -> None:
-        nonlocal is_cancelled
-        try:
-            await asyncio.sleep(0)
-            client.left.set()
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            is_cancelled = True
-            raise
-
-    with pytest.raises(ClientGone):
-        await unless_gone(client.receive, work())
-    assert is_cancelled
 
 
 async def test_a_list_whose_client_leaves_is_given_up_and_its_place_is_free() -> None:

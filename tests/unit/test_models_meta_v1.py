@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from typing import Any, Literal
 
 import msgspec
@@ -11,7 +10,7 @@ import pytest
 
 from apidocs.schemas import META, meta_schemas
 from tests.jobs import document
-from tests.unit.resource_server import ALL, BERT, PARTIAL, TABLE, ResourceServer
+from tests.unit.resource_server import ALL, TABLE, ResourceServer
 from visibility_api.jobs.job import Phase
 from visibility_api.models import meta_v1
 from visibility_api.models.wire import WireModel
@@ -101,18 +100,6 @@ async def test_a_table_is_one(include: str) -> None:
     assert [row.cells[0] for row in table.rows] == ["bert"]
     assert {len(row.cells) for row in table.rows} == {len(table.column_definitions)}
     assert (table.rows[0].object is None) == (include == "None")
-
-
-async def test_metadata_alone_is_metadata() -> None:
-    server = ResourceServer()
-    server.store.put(document())
-    answer = await server.get(BERT, PARTIAL)
-    found = answer.json()
-    assert found.keys() == {"kind", "apiVersion", "metadata"}
-    assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
-    assert (
-        meta_v1.ObjectMeta.model_validate_json(json.dumps(found["metadata"]), extra="forbid").name == "bert"
-    )
 
 
 async def test_each_line_of_a_watch_is_an_event() -> None:

@@ -253,15 +253,6 @@ async def test_the_observation_says_which_source_was_probed_and_why() -> None:
         assert (seen.source, seen.why) == ("logs", "Declared by environment variable TRAINJOB_PROGRESS_LOG.")
 
 
-async def test_where_nothing_is_declared_the_log_is_read_in_the_same_probe() -> None:
-    async with running() as bench:
-        bench.source.answers["p1"] = SILENT
-        bench.prober.job_changed(JOB)
-        seen = await bench.next()
-        assert (seen.source, seen.outcome) == ("logs", REPORT)
-        assert bench.probes == [("exec", "NoProgressFile"), ("logs", "Reported")]
-
-
 async def test_a_refused_source_is_named_beside_the_one_that_is_probed_instead() -> None:
     async with running() as bench:
         bench.source.answers["p1"] = FORBIDDEN
@@ -358,18 +349,6 @@ async def test_the_log_of_an_attempt_that_was_read_by_log_is_read_once_more_when
         assert len(bench.logs.remembered) == 1
 
 
-async def test_after_a_restart_the_log_of_the_attempt_before_is_read_once_more() -> None:
-    async with running() as bench:
-        await until_read_by_log(bench, 1)
-        now = job(1)
-        assert now.rank0 is not None
-        bench.prober.job_changed(replace(now, rank0=replace(now.rank0, restart_count=1)))
-        seen = await bench.next()
-        assert seen.is_final_read
-        assert seen.attempt == "p1/0/0"
-        assert bench.logs.remembered[0].is_running, "the run before is read from the container as it is now"
-
-
 async def test_a_final_read_is_of_the_run_that_ended_last_even_if_it_was_never_seen() -> None:
     async with running() as bench:
         await until_read_by_log(bench, 1)
@@ -378,6 +357,7 @@ async def test_a_final_read_is_of_the_run_that_ended_last_even_if_it_was_never_s
         bench.prober.job_changed(replace(job(1), rank0=replace(rank0, restart_count=2)))
         seen = await bench.next()
         assert (seen.is_final_read, seen.attempt) == (True, "p1/1/0")
+        assert bench.logs.remembered[0].is_running, "the run before is read from the container as it is now"
 
 
 async def test_when_another_pod_has_taken_over_the_log_of_the_old_one_is_read_once_more() -> None:

@@ -124,7 +124,7 @@ MANY_LABELS = {f"label-{number}": "x" * 63 for number in range(300)}
 SHORT_LABELS = trainjob(labels={f"a{number}": "" for number in range(300)})
 LONG_LABELS = trainjob(labels=MANY_LABELS)
 LONG_ANNOTATION = trainjob(annotations={PREFIX + "path": "/" * 200_000})
-MANY_GROUPS = jobset(*[(f"group-{number}", None) for number in range(20_000)])
+MANY_GROUPS = jobset(*[(f"group-{number}", None) for number in range(2_000)])
 LONG_MESSAGES = pod(last={"terminated": {"exitCode": 1, "message": "m" * 70_000}})
 
 
