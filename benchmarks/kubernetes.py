@@ -295,7 +295,7 @@ class Changes:
             await self._turned.wait()
 
 
-@functools.lru_cache(maxsize=128)  # those of 10,000 jobs
+@functools.lru_cache(maxsize=512)  # those of 40,000 jobs
 def _page(plural: str, start: int, end: int, jobs: int) -> bytes:
     """Made once: what one core does meanwhile slows the other, and so the server that starts there."""
     meta = {"resourceVersion": "1", "continue": str(end) if end < jobs else ""}

@@ -28,6 +28,7 @@ from visibility_api.events.announcer import Announcer
 from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
 from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.history.job_history import JobHistory
+from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.observation import Addition, Observation
 from visibility_api.jobs.summary import JobProgress
@@ -483,12 +484,14 @@ def build_term(
     pod_lists = PodLists(cluster, inventory.all_pods)
     replicas = Replicas(pod_lists)
     job_pods = JobPods(pod_lists) if settings.job_metrics else None
+    others_ended = partial(_ended_by, jobs if settings.store else None)
+    nodes = NodeFaults(cluster, found=tracker.failed, others=others_ended)
     inspector = Inspector(
         pod_lists,
         replicas=replicas,
         found=tracker.failed,
         explain=failure_logs.explain if failure_logs is not None else None,
-        nodes=NodeFaults(cluster, found=tracker.failed) if settings.node_faults else None,
+        nodes=nodes if settings.node_faults else None,
     )
     rank_states = RankStates(cluster) if "exec" in sources else None
     refusals = Refusals(lambda: asyncio.get_running_loop().time())
@@ -634,6 +637,17 @@ def _sources(settings: Settings, client: KubeClient, readings: Readings) -> dict
 def _find_job(jobs: JobLog, resource: str, namespace: str, name: str) -> TrainingJob | None:
     entry = jobs.store.get(resource, namespace, name)
     return entry.document.job if entry is not None else None
+
+
+def _ended_by(jobs: JobLog | None, node: str, fault: str) -> dict[JobRef, Failure]:
+    """Jobs of the log whose failure has this fault of this node as its cause."""
+    entries = () if jobs is None else jobs.store.entries()
+    documents = (each.document for each in entries)
+    return {
+        each.job.ref: each.failure
+        for each in documents
+        if each.failure is not None and (each.failure.node_name, each.failure.cause_class) == (node, fault)
+    }
 
 
 def _find_document(jobs: JobLog, ref: JobRef) -> JobProgress | None:

@@ -93,8 +93,9 @@ def test_a_list_or_a_watch_that_is_cut_or_does_not_end_hides_no_job(
     jobs = QuietJobs(cluster.admin, shared.name)
     if stream == "list":
         jobs.create(name)
-        with proxy.spoiling("/trainjobs?limit=", fault):
-            beyond.restart()
+        with proxy.spoiling("/trainjobs?limit=", fault) as is_spoilt:
+            beyond.restart()  # with a log in NATS it is ready before it lists
+            wait_until(is_spoilt, what="an answer has the fault")
     else:
         with proxy.spoiling("/trainjobs?watch=", fault):
             jobs.create(name)

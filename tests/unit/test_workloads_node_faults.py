@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
@@ -66,9 +67,17 @@ class Cluster:
 class Told:
     """What was found, of each job."""
 
-    def __init__(self, cluster: Cluster, *, now_s: float = 1005) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        now_s: float = 1005,
+        others: Mapping[JobRef, Failure] = MappingProxyType({}),
+    ) -> None:
         self.by_job: dict[JobRef, Failure] = {}
-        self.faults = NodeFaults(cast(KubeClient, cluster), found=self._found, now=lambda: at(now_s))
+        self.faults = NodeFaults(
+            cast(KubeClient, cluster), found=self._found, others=lambda *_: others, now=lambda: at(now_s)
+        )
 
     def _found(self, ref: JobRef, found: Failure) -> None:
         self.by_job[ref] = found
@@ -183,6 +192,11 @@ async def test_jobs_that_one_node_has_ended_are_told_of_each_other() -> None:
     assert (await told.explain(later, ref=OTHER)).cause.endswith(" It ended 1 other job as well.")
     assert told.by_job[JOB.ref].cause.endswith(" It ended 1 other job as well.")
     assert told.by_job[JOB.ref].at == at(1000)
+
+
+async def test_jobs_that_other_replicas_evaluate_count_among_those_that_a_node_has_ended() -> None:
+    told = Told(Cluster(gpu_7=shows(condition("Ready", "False"))), others={OTHER: failure(s=1003)})
+    assert (await told.explain(failure())).cause.endswith(" It ended 1 other job as well.")
 
 
 async def test_many_jobs_that_fail_read_their_node_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -25,6 +26,7 @@ from .request_metrics import RequestMetrics
 from .resource_routes import RouteKey
 
 END_DELAY_S = 1.0  # as in kube-apiserver, between the DELETED events of a kind that goes and its watches' end
+DELETED_WITHIN_S = 30.0  # another replica may write those events
 
 
 class ServedResources:
@@ -80,6 +82,10 @@ class ServedResources:
             present = [each for each in kinds().resources if not is_absent(presence, each.plural, kinds())]
             await presence.wait()
             if gone := [each for each in present if is_absent(presence, each.plural, kinds())]:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(DELETED_WITHIN_S):
+                        while any(self._store.count(each.plural) for each in gone):  # noqa: ASYNC110 - rare
+                            await asyncio.sleep(END_DELAY_S / 10)
                 await asyncio.sleep(END_DELAY_S)
                 for resource in gone:
                     if (watches := self._watches.get(resource)) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -228,9 +228,12 @@ class NodeFaults:
         client: KubeClient,
         *,
         found: Callable[[JobRef, Failure], None],
+        others: Callable[[str, str], Mapping[JobRef, Failure]] = lambda _node, _fault: {},
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._client, self._found, self._now = client, found, now
+        """`others`: jobs that another replica evaluates, and of which it has said that this fault of this
+        node has ended them."""
+        self._client, self._found, self._others, self._now = client, found, others, now
         self._read: TTLCache[tuple[str, bool], list[Fault] | None] = TTLCache(MAX_KEPT, KEPT_S)
         self._ended: LRUCache[tuple[str, str], dict[JobRef, Failure]] = LRUCache(MAX_KEPT)
         self._refused_until: dict[str, float] = {}  # by path, on the loop's clock
@@ -280,7 +283,7 @@ class NodeFaults:
         key = failure.node_name, fault.name
         recent = {
             each: was
-            for each, was in self._ended.get(key, {}).items()
+            for each, was in {**self._others(*key), **self._ended.get(key, {})}.items()
             if abs(failure.at - was.at) < TOLD_WITHIN and each != ref
         }
         if len(recent) < MAX_JOBS:
