@@ -349,7 +349,7 @@ def total_of(metrics: Sequence[str]) -> str:
     """Metrics of replicas, each sample the sum of theirs."""
     found: dict[str, float] = {}
     for line in "\n".join(metrics).splitlines():
-        if not line.startswith("#"):
+        if line and not line.startswith("#"):
             name, _, value = line.rpartition(" ")
             found[name] = found.get(name, 0.0) + float(value)
     return "".join(f"{name} {value}\n" for name, value in found.items())
