@@ -13,7 +13,7 @@ from visibility_api.jobs.job import Phase, Rank0
 from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.annotations import PREFIX
-from visibility_api.workloads.objects import MAX_LABEL_CHARACTERS, Meta, Pod
+from visibility_api.workloads.objects import Pod
 
 
 def rank0_of(*pods: Pod, js: JobSet = TORCH, job: TrainJob | None = None) -> Rank0 | None:
@@ -340,13 +340,3 @@ def test_the_node_pool_is_the_one_that_rank_0_requires(spec: dict[str, Any], poo
     found = rank0_of(pod(spec=spec))
     assert found is not None
     assert found.node_pool == pool
-
-
-def test_of_very_many_labels_the_first_are_kept() -> None:
-    """etcd takes 1.4 MiB of them, and each byte took more than three of memory."""
-    labels = {f"example.org/{number:04}": "x" * 63 for number in range(10_000)}
-    meta = msgspec.convert({"name": "bert", "labels": labels}, Meta)
-    kept = meta.labels or {}
-    assert list(kept.items()) == list(labels.items())[: len(kept)]
-    assert sum(len(key) + len(value) for key, value in kept.items()) > MAX_LABEL_CHARACTERS - 100
-    assert sum(len(key) + len(value) for key, value in kept.items()) <= MAX_LABEL_CHARACTERS

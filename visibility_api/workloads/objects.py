@@ -5,7 +5,7 @@ So are labels, annotations and environment variables that nothing here reads: th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, islice
@@ -88,20 +88,6 @@ class OwnerReference(KubernetesObject, frozen=True):
     block_owner_deletion: bool = False
 
 
-# etcd takes 1.5 MiB of them, each byte of which takes three here. Up to MANY_LABELS are no longer in all.
-MAX_LABEL_CHARACTERS, MANY_LABELS = 16 * 1024, 40
-
-
-def _first_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    kept, left = dict[str, str](), MAX_LABEL_CHARACTERS
-    for key, value in labels.items():
-        left -= len(key) + len(value)
-        if left < 0:
-            break
-        kept[key] = value
-    return kept
-
-
 class Meta(KubernetesObject, frozen=True):
     name: str
     namespace: str = ""
@@ -118,8 +104,6 @@ class Meta(KubernetesObject, frozen=True):
     def __post_init__(self) -> None:
         if self.annotations is not None:
             msgspec.structs.force_setattr(self, "annotations", _only(self.annotations, ANNOTATIONS))
-        if isinstance(self.labels, dict) and len(self.labels) > MANY_LABELS:
-            msgspec.structs.force_setattr(self, "labels", _first_labels(self.labels))
 
     def label(self, key: str) -> str:
         return (self.labels or {}).get(key, "")
