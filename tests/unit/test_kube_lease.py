@@ -13,6 +13,8 @@ from visibility_api.kube.errors import ApiError, Unreachable
 from visibility_api.kube.lease import DURATION_S, MAX_EPOCH, RENEW_WITHIN_S, RETRY_S, Lease, LeaseTimes
 from visibility_api.replication.shares import HOLD_S, LEASE_TIMES as SHARED_TIMES
 
+from .virtual_time import in_virtual_time
+
 
 class FakeApi:
     """One Lease with optimistic concurrency."""
@@ -204,6 +206,58 @@ async def test_what_an_owner_has_shared_out_is_over_before_its_pod_goes_on(
         clock.now += SHARED_TIMES.earlier_s / 3
     assert bool(await take(again, may=knows)) is knows
     assert bool(await take(other)) is not knows
+
+
+async def test_a_term_that_begins_anew_does_not_wait_for_what_it_has_taken_back(
+    api: FakeApi, clock: Clock
+) -> None:
+    only = lease(api, clock, "a", times=SHARED_TIMES)
+    await take(only)
+    clock.now += RETRY_S
+    assert await only.renew()
+    assert await take(only)
+
+
+async def test_it_lasts_from_when_it_was_seen_though_it_was_asked_for_before(
+    api: FakeApi, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen: a slow answer showed what was written since, and another one took it over while it was held."""
+    holder, other = lease(api, clock, "a", times=SHARED_TIMES), lease(api, clock, "b", times=SHARED_TIMES)
+    await take(holder)
+    answer = api.get
+
+    async def slow(path: str, *, timeout_s: float, max_bytes: int) -> bytes:
+        clock.now += 2
+        monkeypatch.undo()
+        assert await holder.renew()
+        return await answer(path, timeout_s=timeout_s, max_bytes=max_bytes)
+
+    monkeypatch.setattr(api, "get", slow)
+    assert not await take(other)
+    shared_until = clock.now + SHARED_TIMES.renew_within_s + HOLD_S
+    while not await take(other):
+        clock.now += 0.1
+    assert clock.now > shared_until
+
+
+@in_virtual_time
+@pytest.mark.parametrize("times", [DEFAULT, SHARED_TIMES])
+async def test_one_request_that_is_never_answered_costs_nobody_the_lease(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, times: LeaseTimes
+) -> None:
+    only = lease(api, asyncio.get_running_loop().time, "a", times=times)
+    await take(only)
+
+    async def never(_path: str, **_limits: object) -> bytes:
+        monkeypatch.undo()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(api, "get", never)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(60):
+            await only.hold()
+    assert only.is_held
 
 
 async def test_it_is_taken_over_at_once_when_it_ends(api: FakeApi) -> None:

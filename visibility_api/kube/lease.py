@@ -61,6 +61,7 @@ class LeaseTimes:
 
     duration_s: int = int(DURATION_S)
     renew_within_s: float = RENEW_WITHIN_S
+    request_s: float = REQUEST_S  # one that is not answered leaves time for the next
     # For so long what an earlier process of this pod holds is another one's.
     earlier_s: float = 0.0
 
@@ -159,10 +160,10 @@ class Lease:
     async def _tried(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result; None after an error, which is logged when it is another one than before."""
         try:
-            async with asyncio.timeout(REQUEST_S):
+            async with asyncio.timeout(self._times.request_s):
                 found = await work
         except (ClusterError, msgspec.MsgspecError, TimeoutError) as error:
-            if (fault := _describe(error)) != self.fault:
+            if (fault := self._describe(error)) != self.fault:
                 self._failing_since = self._failing_since if self.fault else self._clock()
                 self.fault = fault
                 log.warning("lease cannot be read or written", name=self._name, error=fault)
@@ -182,12 +183,14 @@ class Lease:
             self._held(began, epoch)
             return epoch
         version, spec = found.metadata.resourceVersion, found.spec
-        if version != self._seen:
-            self._seen, self._seen_at = version, began
+        if version != self._seen:  # it may have been written since it was asked for
+            self._seen, self._seen_at = version, self._clock()
         lasts_s = float(spec.leaseDurationSeconds or DURATION_S)
         is_ours = spec.holderIdentity == self._identity
-        until = self._seen_at + (self._times.earlier_s if is_ours else lasts_s)
-        if spec.holderIdentity and began < until:
+        if is_ours:  # one that is held still has taken back what was given under it
+            lasts_s = 0.0 if self.is_held and self._is_our_epoch(found) else self._times.earlier_s
+        until = self._seen_at + lasts_s
+        if spec.holderIdentity and self._clock() < until:
             self._anothers_until = until
             return 0
         if not may():
@@ -225,7 +228,7 @@ class Lease:
     async def _find(self) -> _Lease | None:
         try:
             body = await self._client.get(
-                f"{self._path}/{self._name}", timeout_s=REQUEST_S, max_bytes=MAX_LEASE_BYTES
+                f"{self._path}/{self._name}", timeout_s=self._times.request_s, max_bytes=MAX_LEASE_BYTES
             )
         except ApiError as error:
             if error.status != 404:
@@ -263,15 +266,14 @@ class Lease:
             spec["leaseTransitions"] = transitions
         return msgspec.json.encode({**_KIND, "metadata": meta, "spec": spec})
 
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, ClusterError):
-        return str(error)
-    return (
-        f"no response within {REQUEST_S:g}s"
-        if isinstance(error, TimeoutError)
-        else "the response is not a Lease"
-    )
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, ClusterError):
+            return str(error)
+        return (
+            f"no response within {self._times.request_s:g}s"
+            if isinstance(error, TimeoutError)
+            else "the response is not a Lease"
+        )
 
 
 def micro_time(moment: datetime) -> str:

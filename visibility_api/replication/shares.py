@@ -33,7 +33,7 @@ HOLD_S = 4.0  # a member holds what it holds for so long after it sent what was 
 GONE_S = 6.0  # a member that is silent for so long holds nothing
 # Others own what a writer has shared out within 15 s of its death. Nobody acts on what it gave by then:
 # it gives nothing `renew_within_s` after the last renewal, and what it gave ends HOLD_S later.
-LEASE_TIMES = LeaseTimes(duration_s=12, renew_within_s=7.5, earlier_s=GONE_S)
+LEASE_TIMES = LeaseTimes(duration_s=12, renew_within_s=7.5, request_s=2.5, earlier_s=GONE_S)
 # Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
 DELETED_S = 10.0
 STORED_S = 1.0  # until a report is answered that is not stored yet
