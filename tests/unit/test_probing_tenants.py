@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0, job_ref
 from tests.workload_objects import TORCH, all_pods
+from visibility_api.flowcontrol.report_shares import Budgets
 from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.initializers import InitializerReads
 from visibility_api.probing.prober import Prober
+from visibility_api.probing.readings import Readings
 from visibility_api.reports.document import Outcome, Progress
 from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.pod_lists import PodLists
@@ -189,6 +191,39 @@ def test_slow_initializers_of_other_namespaces_delay_a_job_by_one_interval_at_mo
 
     scene()
     assert max(slow.gaps_s()) <= 2 * INTERVAL_S
+
+
+def test_initializers_of_namespaces_without_budget_keep_no_place_for_long() -> None:
+    """Seen: four such namespaces had all places for as long as their pods pushed too much, and after it."""
+    quick = Slow(QUICK_S)
+
+    def preparing(ref: JobRef, node: str) -> TrainingJob:
+        made = Initializer(
+            name="dataset", pod_name="dataset", pod_uid=ref.uid, node_name=node, container_name="dataset",
+            restart_count=0,
+        )  # fmt: skip
+        return replace(running(ref, node), phase=Phase.INITIALIZING, rank0=None, initializers=(made,))
+
+    @in_virtual_time
+    async def scene() -> None:
+        budgets = Budgets(clock=asyncio.get_running_loop().time)
+        reads = InitializerReads(
+            quick, said=lambda _ref, _said: None, interval_s=15.0, readings=Readings(budgets)
+        )
+
+        async def jobs() -> None:
+            for number, ref in enumerate(others(8)):
+                budgets.charge_probed(ref.namespace, ref.uid, 10_000.0)
+                reads.job_changed(preparing(ref, f"cpu-{1 + number % 20}"))
+            await asyncio.sleep(30.0)
+            reads.job_changed(preparing(VICTIM, "cpu-1"))
+            await asyncio.sleep(60.0)
+
+        await with_loop(reads.run, jobs)
+
+    scene()
+    assert quick.began
+    assert quick.began[0] < 60.0
 
 
 def test_failed_jobs_of_another_namespace_delay_an_inspection_by_one_interval_at_most() -> None:

@@ -20,7 +20,7 @@ from visibility_api.reports.document import Refused, RetryClass
 from visibility_api.reports.preparation import preparation
 
 from .logs_source import LogsSource
-from .probe import PAUSES, OnProbe
+from .probe import OVERDUE, PAUSES, OnProbe
 from .readings import Readings
 from .schedule import Schedule, Turn
 
@@ -28,6 +28,7 @@ log = structlog.get_logger("visibility.probe")
 
 AT_A_TIME = 8  # jobs
 PER_NODE = 2  # …of which the first initializer runs on one node
+READ_S = 5.0  # what one has printed; in a namespace that has used its budget up it may wait without end
 MAX_INITIALIZERS = 4  # of a job; Kubeflow's runtimes have two
 START_DELAY_S = 1.0  # a container that has just started has printed nothing yet
 
@@ -123,7 +124,11 @@ class InitializerReads:
             data = await self._logs.tail(turn.ref, each.pod_name, each.container_name)
             words = None
             if not isinstance(data, Refused):
-                words = await self._readings.read(turn.ref, len(data), partial(preparation, data))
+                try:
+                    async with asyncio.timeout(READ_S):
+                        words = await self._readings.read(turn.ref, len(data), partial(preparation, data))
+                except TimeoutError:
+                    data = OVERDUE
             outcome = data.reason if isinstance(data, Refused) else "Reported" if words else NOTHING_PRINTED
             self._on_probe("logs", outcome, clock() - began, 0.0)
             if words is not None:

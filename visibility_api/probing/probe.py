@@ -29,7 +29,7 @@ _UNFORESEEN = Refused(
     message="The probe failed unexpectedly; this server's log says where.",
     retry=RetryClass.RARELY,
 )
-_OVERDUE = Refused(reason="ProbeTimeout", message="The probe did not end in time.", retry=RetryClass.RARELY)
+OVERDUE = Refused(reason="ProbeTimeout", message="The probe did not end in time.", retry=RetryClass.RARELY)
 # From the shortest pause to the longest.
 PAUSES = (RetryClass.SOON, RetryClass.LATER, RetryClass.FORBIDDEN, RetryClass.RARELY)
 
@@ -123,7 +123,7 @@ async def _probe_safely(source: Source, job: TrainingJob, rank0: Rank0, deadline
         async with asyncio.timeout(deadline_s):
             return await source.probe(job.ref, rank0)
     except TimeoutError:
-        return _OVERDUE
+        return OVERDUE
     except Exception as error:
         log.error("probe failed", job=str(job.ref), **describe_fault(error))
         return _UNFORESEEN
