@@ -72,6 +72,7 @@ from visibility_api.writeback.writer import WriteBack
 
 log = structlog.get_logger("visibility.server")
 
+ASK_S = 2.0  # whether jobs exist that the log does not have: pushes to what is taken over wait for it
 SOURCE_GRACE_S = 5.0  # beyond a source's own time-out; then the prober cancels it
 WATCH_DOWN_S = 60.0  # after which what a watch has shown is no longer taken for the present
 # Of all jobs, evaluated a second while what is watched has changed: each is within a quarter of a minute.
@@ -181,6 +182,8 @@ class OwnersTerm:
             if holds(ref) and ref not in self.owner:
                 self._of_one(ref, partial(self._adopt, document))
         is_there: bool | None = True
+        clock = asyncio.get_running_loop().time
+        ask_until = clock() + ASK_S
         async for job, status in in_slices(self.inventory):
             ref = job.ref
             if partition_of_job(ref) not in partitions or not holds(ref):
@@ -189,7 +192,7 @@ class OwnersTerm:
             shown = self.jobs.store.get(ref.resource, ref.namespace, ref.name)
             is_known = shown is not None and shown.document.job.ref == ref
             if not is_known and is_there is not None:  # else kube-apiserver is not asked for each job in vain
-                is_there = await self._exists(ref)
+                is_there = await self._exists(ref) if clock() < ask_until else None
             if (is_known or is_there is not False) and holds(ref):
                 self._of_one(ref, partial(self._gain_job, job, status))
 

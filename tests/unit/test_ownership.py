@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
-from tests.jobs import document, job_ref
+from tests.jobs import JOB, document, job_ref
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import BUILT_IN
@@ -19,11 +20,13 @@ from visibility_api.kinds.replicated_jobs import PODS
 from visibility_api.kube.errors import Unreachable
 from visibility_api.kube.watch import WatchHealth
 from visibility_api.ownership import OwnersTerm, are_pods_watched
-from visibility_api.replication.partitions import partition_of_job
+from visibility_api.replication.partitions import PARTITIONS, partition_of_job
 from visibility_api.store.job_log import JobLog
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.elsewhere import Upstreams
 from visibility_api.workloads.kind import WatchedObjects
+
+from .virtual_time import in_virtual_time
 
 
 @dataclass
@@ -192,6 +195,27 @@ async def test_jobs_that_were_taken_over_end_once_it_is_known_that_they_do_not_e
     assert one not in taken.jobs
     assert all(partition_of_job(each) != partition_of_job(one) for each in taken.jobs)
     assert taken.jobs
+
+
+@in_virtual_time
+async def test_a_slow_kube_apiserver_does_not_keep_what_is_taken_over_waiting_for_long() -> None:
+    """Seen: it was asked for each new job in turn, and pushes to a third of all jobs were answered 503."""
+    found: set[JobRef] = set()
+    new = [msgspec.structs.replace(JOB, ref=job_ref(f"new-{n}")) for n in range(100)]
+
+    async def exists(_ref: JobRef) -> bool:
+        await asyncio.sleep(1.0)
+        return True
+
+    term = replace(
+        Taken().term,
+        inventory=cast(Any, [(each, None) for each in new]),
+        exists=exists,
+        on_job=lambda job, _status: found.add(job.ref),
+    )
+    await term.gain(range(PARTITIONS), lambda _ref: True)
+    assert found == {each.ref for each in new}
+    assert asyncio.get_running_loop().time() < 5
 
 
 async def taken_over(taken: Taken, held: Sequence[JobProgress], watched: JobProgress) -> set[JobRef]:
