@@ -10,7 +10,7 @@ PARALLEL := -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
 # Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: compiling the tests takes each process eight seconds.
 PYTEST := PYTHONDONTWRITEBYTECODE= PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -q $(PARALLEL)
 
-.PHONY: help demo test test-frameworks dashboard test-dashboard docs e2e fuzz audit lint format bench attack chaos lock openapi monitoring release clean
+.PHONY: help demo test test-frameworks dashboard test-dashboard test-s3 docs e2e fuzz audit lint format bench attack chaos lock openapi monitoring release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -63,6 +63,15 @@ test-dashboard: $(STAMP) dashboard/node_modules/.package-lock.json  ## the page 
 	@cd dashboard && npm run --silent test:browser -- $(ARGS)
 	@TEST_DASHBOARD=1 $(PYTEST) -n0 tests/e2e/test_dashboard_browser.py \
 	  $(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-apiserver),--cluster=real)
+
+S3 := .venv-s3
+$(S3)/.installed:
+	@test -x $(S3)/bin/python || $(PYTHON) -m venv $(S3)
+	@$(S3)/bin/python -m pip install --quiet --disable-pip-version-check 'moto[s3,server]>=5.2,<6'
+	@touch $@
+
+test-s3: $(STAMP) $(S3)/.installed  ## the archive in a server that speaks S3 (moto's)
+	@$(PYTEST) -n0 tests/e2e/test_job_records.py -k s3 $(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-apiserver),--cluster=real)
 
 e2e: $(STAMP)  ## the same behaviours through a real kube-apiserver in $KUBEBUILDER_ASSETS
 	@$(PYTEST) tests/e2e --cluster=real $(ARGS)
@@ -121,4 +130,4 @@ release: $(STAMP)  ## packages, manifests, SBOM, notes and checksums, in dist/ (
 	@PATH="$(CURDIR)/$(BIN):$(CURDIR)/$(RELEASING)/bin:$$PATH" $(BIN)/python -m release --image "$(IMAGE)"
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(FRAMEWORKS) $(RELEASING) $(DOCS) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(FRAMEWORKS) $(RELEASING) $(DOCS) $(S3) dashboard/node_modules .venv-audit .fuzz build dist *.egg-info reporter/build reporter/*.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,20 +18,29 @@ from tests.e2e.scripts import ENDING, REPORTING
 from tests.e2e.test_terminal import plugin
 from tests.e2e.visibility_server import PREFIX, VisibilityServer
 from tests.e2e.workspace import Workspace
+from tests.s3_server import Archive, s3_server
 from trainjob_client import Client
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
+@pytest.fixture(params=["directory", "s3"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Archive]:
+    if request.param == "directory":
+        yield Archive(str(tmp_path / "archive"), {})
+    else:
+        with s3_server(tmp_path) as served:
+            yield served
 
 
-def start(cluster: Cluster, tmp_path: Path, archive: Path, name: str) -> VisibilityServer:
+def start(cluster: Cluster, tmp_path: Path, archive: Archive, name: str) -> VisibilityServer:
     for thing in read_manifests(["archive"]):
         if "archive" in thing["metadata"]["name"]:
             cluster.admin.apply(path_of(thing), thing)
     return VisibilityServer(
-        cluster, tmp_path / name, components=(*COMPONENTS, "source-logs"), flags=[f"--archive={archive}"]
+        cluster,
+        tmp_path / name,
+        components=(*COMPONENTS, "source-logs"),
+        flags=[f"--archive={archive.location}"],
+        environment=archive.environment,
     )
 
 
@@ -58,7 +68,7 @@ def note_event(cluster: Cluster, workspace: Workspace, name: str) -> None:
 
 
 def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_are_gone(
-    cluster: Cluster, workspace: Workspace, archive: Path, tmp_path: Path, server: VisibilityServer
+    cluster: Cluster, workspace: Workspace, archive: Archive, tmp_path: Path, server: VisibilityServer
 ) -> None:
     first = start(cluster, tmp_path, archive, "first")
     try:

@@ -7,8 +7,9 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import httpx
@@ -69,6 +70,7 @@ class VisibilityServer:
         beside: VisibilityServer | None = None,
         program: Sequence[str] = ("-m", "visibility_api"),
         flags: Sequence[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
         port: int | None = None,
         is_registered: bool = True,
         way: ApiProxy | None = None,
@@ -116,7 +118,7 @@ class VisibilityServer:
                 "visibility-api",
                 self._argv(kubeconfig, port),
                 log=directory / f"visibility-api{f'-{number}' if number else ''}.log",
-                env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory)},
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(directory), **environment},
             )
             for number, port in enumerate(ports)
         ]
