@@ -149,7 +149,7 @@ async def test_the_ca_is_published_soon_after_its_objects_are_there_or_the_right
         await asyncio.sleep(5)
         assert "not found" in (replica.secret.fault or "")
         cluster.faults.clear()
-        await asyncio.sleep(6)
+        await asyncio.sleep(11)  # pauses double: the fifth attempt begins after 15 s at most
         assert replica.secret.fault is None
         assert cluster.published == decode(cluster.kept).bundle
 
