@@ -40,13 +40,13 @@ _SIDE_BAR = lazily(
 )
 # No name of a file. `Training` comes before what is trained; `train` may belong to it: `train metrics`.
 _TRAINING = lazily(
-    r"(?<![a-z/.])(?:train(?:ing)?(?![/.\w-]|:?\s(?:data|set|split))|(?:pre|meta)?-?training|(?:fine-?)?tuning|fitting)(?![a-z])",
+    r"(?<![a-z/.])(?:(?:train(?![/.\w-])|(?:pre|meta)?-?training)(?!:?\s(?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])",
     re.IGNORECASE,
 )
 _BEGINS = lazily(r"ing$", re.IGNORECASE)
 # What else a training's bar may be called.
 _COUNTED = lazily(
-    r"(?<![a-z])(?:(?:time)?steps?|it(?:er(?:ation)?s?)?|epochs?|progress|total|loss|rounds?|episodes?|updates?"
+    r"(?<![a-z])(?:(?:time)?steps?|it(?:er(?:ation)?s?)?|epochs?|progress|total|loss|rounds?|episodes?|updates?|rank|pre-?train"
     r"|runn?ing|(?:meta-?)?learning|(?:fine-?)?tuning|optimi[sz]ing|distilling|adapting|finetune)(?![a-z])",
     re.IGNORECASE,
 )
@@ -72,9 +72,10 @@ def _is_aside(description: str, *, is_measured: bool) -> bool:
     training = _TRAINING.search(said)
     epoch = _EPOCH.search(said)
     if epoch is not None:
-        return _ACTIVITY.search(said, epoch.end()) is not None or (
-            training is None and _EVALUATION_BAR.search(said) is not None
-        )
+        activity = _ACTIVITY.search(said, epoch.end())
+        if training is not None:
+            return activity is not None and activity.start() < training.start()
+        return activity is not None or _EVALUATION_BAR.search(said) is not None
     others = filter(None, (_SIDE_BAR.search(said), _ACTIVITY.search(said)))
     aside = min(others, key=re.Match.start, default=None)
     if training is not None and aside is not None and training.start() < aside.start():
@@ -181,10 +182,11 @@ class BarReader:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
         fields: Fields = {}
-        is_measured = False
+        is_measured = shows_loss = False
         if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
             fields["metrics"] = metrics
             is_measured = says_measured(metrics)
+            shows_loss = any("loss" in name.lower() for name in metrics)
         bar = self._run
         if _SIDE_UNIT.search(drawing.pace):
             if bar is None or bar.total != total or bar.step or bar.before:
@@ -240,11 +242,11 @@ class BarReader:
                 fields if total == self._epoch_total and not name else {}
             )  # drawn before it was given its name
         time_s = drawing.elapsed_s, drawing.remaining_s
-        fields.update(self._as_run(name, step, total, *time_s, is_measured=is_measured))
+        fields.update(self._as_run(name, step, total, *time_s, shows_loss=shows_loss))
         return fields
 
     def _as_run(
-        self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int, *, is_measured: bool
+        self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int, *, shows_loss: bool
     ) -> Fields:
         """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
         for the run; a bar of epochs does in any case."""
@@ -254,7 +256,7 @@ class BarReader:
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
             is_longer = bar is None or (elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs)
-            found.is_named = found.is_named or is_measured
+            found.is_named = found.is_named or shows_loss
             if bar is not None and found.is_named != (bar.is_named or bar.has_lines):
                 is_longer = found.is_named
             if not is_longer and not found.counts_epochs:
@@ -264,7 +266,7 @@ class BarReader:
             bar.step = step
         elif not self._follow(bar, step, elapsed_s):
             return {}
-        bar.is_named = bar.is_named or is_measured
+        bar.is_named = bar.is_named or shows_loss
         bar.elapsed_s = elapsed_s
         bar.lasts_s = max(bar.lasts_s, elapsed_s + remaining_s)
         return self._position(bar)

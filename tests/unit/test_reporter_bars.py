@@ -91,7 +91,7 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
         "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
         "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
         "DPO loss 0.5", "Deep learning with adamw", "Distilling", "Iteration", "Global step", "Progress",
-        "Training embedding model", "Training (evaluating every 10)",
+        "Training embedding model", "Training (evaluating every 10)", "Rank 0", "pretrain",
     ],
 )  # fmt: skip
 def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:
@@ -322,6 +322,25 @@ def test_a_bar_that_shows_a_loss_takes_the_place_of_one_that_shows_none() -> Non
     trained = " 50%|█████| 25/50 [00:10<00:10, 2.50it/s, loss=0.5]"
     assert read(prepared, trained) == {"step": 25, "total_steps": 50, "metrics": {"loss": 0.5}}
     assert read(trained, " 50%|█████| 500/1000 [00:50<00:50, 10.00it/s]") is None
+
+
+@pytest.mark.parametrize("name", ["", "Iteration: "])
+def test_a_bar_that_shows_an_accuracy_may_be_an_evaluations(name: str) -> None:
+    """Seen: the steps of the evaluation, after the first epoch, as the run's."""
+    trained = name + " 50%|█████| 500/1000 [00:50<00:50, 10.00it/s]"
+    assert read(trained, " 50%|█████| 10/20 [00:01<00:01, 10.00it/s, acc=0.5]") == {"metrics": {"acc": 0.5}}
+
+
+@pytest.mark.parametrize("name", ["Training data", "Training set"])
+def test_a_bar_of_training_data_is_not_named_as_a_trainings(name: str) -> None:
+    """Seen: "100 of 100" of a preparation during the whole training."""
+    prepared = f"{name}: 100%|█████| 100/100 [00:02<00:00, 50.00it/s]"
+    assert read(prepared, "  5%|█| 50/1000 [00:10<03:10, 5.00it/s]") == {"step": 50, "total_steps": 1000}
+
+
+@pytest.mark.parametrize("name", ["Epoch 2: Training, remaining 5", "Epoch 2 (train) warming"])
+def test_what_is_said_behind_the_word_training_does_not_make_it_another_bar(name: str) -> None:
+    assert read(f"{name}:  50%|█████| 5/10 [00:10<00:10, 1.00it/s]") == {"step": 15, "epoch": 1}
 
 
 def test_a_bar_beside_which_lines_said_where_the_training_is_stays_the_run() -> None:
