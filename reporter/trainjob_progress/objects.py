@@ -87,7 +87,8 @@ def read_object(text: str, may_be_set: Optional[Callable[[Fields], bool]] = None
     if are_settings(values, "batch"):
         return {}
     fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
-    says_more = any(isinstance(value, str) for value in metrics.values())
+    has_measurement = any(isinstance(value, float) for value in fields.get("metrics", {}).values())
+    says_more = not has_measurement and any(isinstance(value, str) for value in metrics.values())
     is_doubted = may_be_set is not None and is_doubtful(fields, fields.get("metrics", ()))
     if is_doubted and may_be_set is not None and (may_be_set(fields) or says_more):
         return {}

@@ -48,6 +48,7 @@ _LABEL = lazily(
     re.IGNORECASE,
 )
 _LETTER = lazily(r"[^\W\d]")
+_TIMED = lazily(r"\d:\d\d\b|\d\s?(?:m?s|min|h)\b")  # `(eta 0:10:00)`, `took 1.2s`
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _BEST = lazily(r"\bbest\b", re.IGNORECASE)
@@ -144,7 +145,7 @@ class PairReader:
             self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
         if is_whole and fields.keys() == {"step", "total_steps"}:
             end = pairs[-1].start + pairs[-1].length
-            if _LETTER.search(_BESIDE.sub("", text[end:])):
+            if _LETTER.search(_BESIDE.sub("", text[end:])) and not _TIMED.search(text, end):
                 return {}  # `Step 2/5 done` of a script
         if is_whole and is_doubtful(fields, (pair.name for pair in pairs)) and self.may_be_set(fields):
             return {}

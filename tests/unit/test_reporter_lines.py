@@ -443,6 +443,11 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         ("Step 2 of 5: done", None),
         ("Step 2/5 done", None),
         ("Step 2/5 (12.5 it/s)", {"step": 2, "total_steps": 5}),
+        ("Step 2/5 (eta 0:10:00)", {"step": 2, "total_steps": 5}),
+        ("Step 2/5 took 1.2s", {"step": 2, "total_steps": 5}),
+        ("step 20/500 elapsed 12s", {"step": 20, "total_steps": 500}),
+        ("step 2/5 at 12:30:45", {"step": 2, "total_steps": 5}),
+        ("iter 2/5 | time 12ms | 3000 tok/s", {"step": 2, "total_steps": 5}),
         ("step 1.5k | loss 0.5", {"step": 1500, "metrics": {"loss": 0.5}}),
         (
             "step:1K smpl:8K ep:9 epch:0.90 loss:0.5",
@@ -621,6 +626,18 @@ def test_what_is_measured_at_a_position_that_is_known_is_taken_whatever_its_name
     assert read(trained, "{'eval_runtime': 1.5, 'epoch': 2.0}") == {
         "epoch": 2.0, "metrics": {"eval_runtime": 1.5},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 3, "tokens_per_sec": 12.5, "eta": "0:10:00", "msg": "train"}',
+        '{"epoch": 3, "trainLoss": 0.5, "valLoss": 0.75, "run": "x"}',
+    ],
+)
+def test_a_text_beside_a_measurement_takes_no_position_away(line: str) -> None:
+    """Seen: nothing of a training that writes JSON with a text, for all of its time."""
+    assert not POSITION.isdisjoint(read(line, line.replace("3,", "4,", 1)) or {})
 
 
 @pytest.mark.parametrize(
