@@ -158,7 +158,8 @@ class Reporter(Level):
                 )
                 given = None
             if step is not None:
-                is_first = self._step == self._initial_step and not (run.values or named or given or metrics)
+                is_alone = not (run.values or named) and given is None and metrics is None
+                is_first = is_alone and self._step == self._initial_step
                 self._step = self._count("step", step, self._step)
                 self._begins_at = self._step if is_first else None
             if total_steps is not None:

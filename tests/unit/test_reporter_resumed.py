@@ -220,3 +220,16 @@ def test_an_evaluation_between_steps_that_are_set_is_no_training(sink: MemorySin
             for _ in track(range(3)):
                 r.flush(60)
                 assert sink.last.step == 10 * epoch + 10
+
+
+def test_a_step_counts_beside_metrics_that_have_no_truth(sink: MemorySink) -> None:
+    """Seen: step 0 of a training that gave its metrics in a pandas Series."""
+
+    class Series(dict[str, float]):
+        def __bool__(self) -> bool:
+            raise ValueError("ambiguous")
+
+    with report(10) as reporter:
+        reporter.update(Series(loss=0.5), step=4)
+        reporter.update(step=5, metrics=Series(loss=0.5))
+    assert sink.last.step == 5
