@@ -42,7 +42,8 @@ _RANK_PREFIX = lazily(
     r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
     # Where the rest says no position, the number may be one: `3: loss 0.5`.
     r"|^\s{0,8}(\d{1,6}):\x20(?=.{0,300}?(?:step|epoch|iter|%\||\d\d:\d\d|\{))"
-    r"|^[\[(<]?(?:rank|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?)(0|[1-9]\d{0,5})"
+    r"|^[\[(<]?(?:rank(0|[1-9]\d{0,5})"
+    r"|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?(0|[1-9]\d{0,2}))"
     r"(?:[\])>]:?\s?|[:|,]?\s)",
     re.IGNORECASE,
 )

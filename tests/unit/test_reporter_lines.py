@@ -783,6 +783,10 @@ def test_srun_labels_lines_with_ranks(prefix: str, line: str) -> None:
     assert read(prefix.format(12) + line) is None
 
 
+def test_the_id_of_a_process_is_no_rank() -> None:
+    assert (read("Process 12345: step 5 loss=0.5") or {})["step"] == 5
+
+
 def test_a_number_before_a_measurement_alone_may_count_what_is_done() -> None:
     assert read("0: loss=0.75", "1: loss=0.5") == {"metrics": {"loss": 0.5}}
 
