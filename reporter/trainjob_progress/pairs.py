@@ -39,6 +39,7 @@ _PREPOSITIONS = {
     "about", "across", "after", "before", "between", "during", "every", "first", "last", "next", "on", "over",
     "past", "per", "since", "than", "top", "under", "until", "up", "within",
 }  # fmt: skip
+_OF_SENTENCE = (_PREPOSITIONS | _NO_NAMES) - {"of"}  # `epoch 3 of 10 loss 0.5`
 # Tell two losses in one line apart: `train loss 2.1, val loss 2.2`.
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "eval", "dev"}
 _PART_CHARACTERS = 12
@@ -100,7 +101,7 @@ def find_pairs(text: str) -> list[Pair]:
     for match in islice(_PAIR.finditer(text), MAX_PAIRS):
         name, sign, value, total = match.groups()
         lowered = name.lower()
-        if sign.isspace() and value.isdecimal() and (lowered in _PREPOSITIONS or lowered in _NO_NAMES):
+        if sign.isspace() and value.isdecimal() and lowered in _OF_SENTENCE:
             sentence = match.end() + 1
         if match.start() == sentence or lowered in _NO_NAMES or (not sign and lowered not in COUNTS):
             continue

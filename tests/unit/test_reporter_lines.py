@@ -783,6 +783,10 @@ def test_srun_labels_lines_with_ranks(prefix: str, line: str) -> None:
     assert read(prefix.format(12) + line) is None
 
 
+def test_how_many_there_are_is_no_word_of_a_sentence() -> None:
+    assert read("epoch 3 of 10 loss 0.5") == {"epoch": 3, "total_epochs": 10, "metrics": {"loss": 0.5}}
+
+
 def test_the_id_of_a_process_is_no_rank() -> None:
     assert (read("Process 12345: step 5 loss=0.5") or {})["step"] == 5
 
