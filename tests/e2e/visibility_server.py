@@ -259,9 +259,10 @@ class VisibilityServer:
             answers = [
                 self.get(path, cert=cert, token=token, headers=headers, port=each) for each in self.ports
             ]
-            bad = (each for each in answers if each.status_code != 200)
+            if bad := [each for each in answers if each.status_code != 200]:
+                return bad[0]
             text = total_of([each.text for each in answers])
-            return next(bad, httpx.Response(200, headers=answers[0].headers, text=text))
+            return httpx.Response(200, headers=answers[0].headers, text=text)
         context = ssl.create_default_context(cafile=str(self.authority.bundle))
         if cert is not None:
             context.load_cert_chain(*cert)
