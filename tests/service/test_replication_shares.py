@@ -413,6 +413,8 @@ async def test_a_member_that_ends_in_order_hands_over_at_once(
         await until(lambda: pods.are_in(owner) and pods.are_in(other))
 
 
+# nats-py leaves a connection behind that is ended while a silent server has not greeted it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_an_owner_that_ends_while_nats_is_silent_lets_the_log_go_when_nobody_has_a_share(
     nats: NatsServers, is_known: bool
@@ -434,6 +436,7 @@ async def test_an_owner_that_ends_while_nats_is_silent_lets_the_log_go_when_nobo
         await until(lambda: cluster.is_settled(*members))
         for each in members:
             await until(lambda each=each: pods.are_in(each))
+    gc.collect()  # or a later test is told
 
 
 @pytest.mark.parametrize("in_order", [True, False])
