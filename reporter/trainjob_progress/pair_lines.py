@@ -39,6 +39,11 @@ _PART_BESIDE = lazily(
     r"(?=\s{0,4}(?:$|[|;\t]|,\s)|\s{1,4}-\s)",
     re.IGNORECASE,
 )
+# `avg loss over last 100 steps: 0.5`: what is measured is not named by that.
+_SENTENCE = lazily(
+    r"\b[a-z]{1,16}(?:\s[a-z]{1,12}){1,4}\s\d{1,9}\s[a-z]{1,16}\s?[:=]\s{0,4}\d{1,9}(?:\.\d{1,9})?(?![\w.])",
+    re.IGNORECASE,
+)
 _OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
 # Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
@@ -145,7 +150,9 @@ class PairReader:
             self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
         if is_whole and fields.keys() == {"step", "total_steps"}:
             end = pairs[-1].start + pairs[-1].length
-            if _LETTER.search(_BESIDE.sub("", text[end:])) and not _TIMED.search(text, end):
+            if _LETTER.search(_BESIDE.sub("", _SENTENCE.sub("", text[end:]))) and not _TIMED.search(
+                text, end
+            ):
                 return {}  # `Step 2/5 done` of a script
         if is_whole and is_doubtful(fields, (pair.name for pair in pairs)) and self.may_be_set(fields):
             return {}
@@ -214,7 +221,7 @@ class PairReader:
         elif len(text) > MAX_BESIDE:
             is_much, left = False, text
         else:
-            left = _BESIDE.sub("", text)
+            left = _BESIDE.sub("", text if pairs[0].start > 1 else _SENTENCE.sub("", text))
             is_much = said >= 0.6 * len(_FILLING.sub("", left))
         if is_much and said >= 0.8 * len(_FILLING.sub("", left)):
             return True

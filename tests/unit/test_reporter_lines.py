@@ -830,6 +830,20 @@ def test_words_of_a_sentence_are_no_names(line: str) -> None:
     assert read(f"step 5 | loss: 0.5 | {line}") in (None, {"step": 5, "metrics": {"loss": 0.5}})
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("[epoch 3/10] loss over 100 batches: 0.5", {"epoch": 3, "total_epochs": 10}),
+        ("step 100/1000: avg loss over last 100 steps: 0.5", {"step": 100, "total_steps": 1000}),
+        ("step 5: read over 100 files: 3", None),
+    ],
+)
+def test_a_sentence_behind_a_position_takes_it_away_from_no_run(
+    line: str, expected: dict[str, Any] | None
+) -> None:
+    assert read(line) == expected
+
+
 def test_a_pattern_of_ones_own_replaces_the_rest() -> None:
     pattern = r"it (?P<step>\d+) of (?P<total>\d+): ppl (?P<perplexity>[\d.]+)( in (?P<message>\w+))?"
     assert read("it 5 of 10: ppl 12.5 in warmup", pattern=pattern) == {

@@ -37,9 +37,8 @@ class News:
         self.position = self.sent = 0  # counts changes: those that there were, those that were taken
         self.wake = asyncio.Event()
         self._deleted: list[Change] = []  # that may not be sent
-        self._skipped: deque[Change] = (
-            deque()
-        )  # in place of changes that memory holds no more, and to be sent
+        # To be sent, in place of changes that memory holds no more.
+        self._skipped: deque[Change] = deque()
 
     def changed(self, ref: JobRef, points: Sequence[Addition]) -> None:
         self.position += 1
