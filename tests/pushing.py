@@ -248,7 +248,7 @@ class Endpoint:
             find_job=cluster.find_job,
             kinds=kinds,
             is_synced=lambda _namespace: self.is_synced,
-            is_watched=lambda _namespace: self.is_watched,
+            is_watched=lambda _ref: self.is_watched,
             reviews=ReviewAdmission(unknown=queues, clock=clock),
             clock=clock,
             timeout_s=admission_timeout_s,

@@ -518,7 +518,14 @@ def build_term(
     )
     pushes: PushEndpoint | None = None
     if "push" in sources:
-        pod_watches = [watch for watch in watches if watch.path.endswith("/pods")]
+        pod_watches = {
+            plural: [
+                watch
+                for watch in watches
+                if watch.path.endswith("/pods") and plural in kinds.users[watch.objects]
+            ]
+            for plural in kinds.by_resource
+        }
         pushes = PushEndpoint(
             Admission(
                 # One of its own: the many tokens of pods, which are cached as grants, must not push those of
@@ -528,7 +535,7 @@ def build_term(
                 find_job=partial(_find_job, jobs),
                 kinds=kinds,
                 is_synced=jobs.is_listed,
-                is_watched=partial(are_pods_watched, pod_watches),
+                is_watched=lambda ref: are_pods_watched(pod_watches[ref.resource], ref.namespace),
                 reviews=given.review_admission,
                 budgets=budgets,
             ),

@@ -32,8 +32,13 @@ class ResourceRoutes:
     def __init__(self, *, resources: Sequence[Resource], handlers: Mapping[RouteKey, Handler]) -> None:
         """Raises ValueError when a verb of `resources` has no handler, or a handler no resource."""
         self._namespaced = {resource.plural: resource.namespaced for resource in resources}
-        self._archived = frozenset(resource.plural for resource in resources if resource.is_archived)
-        self._handlers = dict(handlers)
+        archived = frozenset(resource.plural for resource in resources if resource.is_archived)
+        self._routes = {
+            key: Route(
+                handler=handler, labels=(key[2].upper(), *key[:2]), needs_documents=key[0] not in archived
+            )
+            for key, handler in handlers.items()
+        }
         below = [(r.plural, s) for r in resources for s in r.subresources]
         self._operations = {(plural, s.name) for plural, s in below if s.is_operation}
         expected = {(r.plural, "", verb) for r in resources for verb in (*r.verbs, *r.unlisted_verbs)} | {
@@ -62,17 +67,13 @@ class ResourceRoutes:
         if (attributes.resource, attributes.subresource) in self._operations:
             labels = method_labels(method, attributes.resource, attributes.subresource)
             return Route(handler=None, labels=labels, needs_documents=True)
-        handler = self._handlers.get((attributes.resource, attributes.subresource, attributes.verb))
-        if handler is None or method not in ("GET", "DELETE"):  # HEAD is authorised as get, and refused
+        route = self._routes.get((attributes.resource, attributes.subresource, attributes.verb))
+        if route is None or method not in ("GET", "DELETE"):  # HEAD is authorised as get, and refused
             return Route(
                 handler=_refuse_method,
                 labels=method_labels(method, attributes.resource, attributes.subresource),
             )
-        return Route(
-            handler=handler,
-            labels=(attributes.verb.upper(), attributes.resource, attributes.subresource),
-            needs_documents=attributes.resource not in self._archived,
-        )
+        return route
 
 
 def method_labels(method: str, resource: str = "", subresource: str = "") -> Labels:

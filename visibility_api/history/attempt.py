@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -54,25 +55,21 @@ class Attempt(msgspec.Struct, array_like=True, gc=False):
 
     def extend(self, rows: Sequence[Row]) -> None:
         """Add what was measured, each row no earlier than the one before it."""
-        added: dict[str, list[float]] = {PROGRESS: []}
-        progress = added[PROGRESS]
-        for at_ms, step, epoch, metrics in rows:
-            progress += (at_ms, step, epoch)
-            for name, value in metrics.items():
-                if (numbers := added.get(name)) is None:
-                    numbers = added[name] = []
-                numbers += (at_ms, step, value)
-            self.first_ms = min(self.first_ms, at_ms)
-            self.last_ms, self.last_step = at_ms, step
-        self.rows += len(rows)
         if not rows:
             return
-        for name, numbers in added.items():
-            data = _pack(numbers)
-            if (held := self.series.get(name)) is None:
-                self.series[sys.intern(name)] = data
-            else:
-                self.series[name] = held + data
+        added: defaultdict[str, list[bytes]] = defaultdict(list)
+        for at_ms, step, epoch, metrics in rows:
+            added[PROGRESS].append(_POINT.pack(at_ms, step, epoch))
+            for name, value in metrics.items():
+                added[name].append(_POINT.pack(at_ms, step, value))
+        self.first_ms = min(self.first_ms, rows[0][0])
+        self.last_ms, self.last_step, *_ = rows[-1]
+        self.rows += len(rows)
+        for name, points in added.items():
+            held = self.series.get(name)
+            if held is None:
+                name, held = sys.intern(name), b""
+            self.series[name] = b"".join((held, *points))
 
     def points(self, name: str) -> list[Point]:
         """The points of a series, in the order of their times; none if any is not such as we write."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from operator import add
 
 from visibility_api.reports.document import Progress
 from visibility_api.reports.marks import NO_MARKS
@@ -302,7 +303,7 @@ class Account:
 
     def spent(self) -> Seconds:
         """In all, with what is not settled."""
-        return [one + other for one, other in zip(self.ledger.whole, self.tail or none(), strict=True)]
+        return [*map(add, self.ledger.whole, self.tail)] if self.tail else self.ledger.whole
 
     def show(self) -> None:
         """Count what is not settled in the ledger. Nothing may be settled after it."""

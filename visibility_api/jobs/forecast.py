@@ -69,20 +69,15 @@ def _last_unit_s(intervals: Sequence[_Interval]) -> float:
 
 def _mean(intervals: Sequence[_Interval]) -> tuple[float, float]:
     """Seconds a unit, and the standard error of that, by the mean deviation."""
-    mean_s = _unit_s(intervals)
-    units = deviation_s = 0.0
-    for some_units, some_seconds in intervals:
-        units += some_units
-        deviation_s += abs(some_seconds - mean_s * some_units)
+    units, seconds = map(sum, zip(*intervals, strict=True))
+    mean_s = seconds / units
+    deviation_s = sum([abs(some_s - mean_s * some) for some, some_s in intervals])
     return mean_s, 1.25 * deviation_s / units / math.sqrt(len(intervals))
 
 
 def _unit_s(intervals: Sequence[_Interval]) -> float:
     """Seconds a unit."""
-    units = seconds = 0.0
-    for some_units, some_seconds in intervals:
-        units += some_units
-        seconds += some_seconds
+    units, seconds = map(sum, zip(*intervals, strict=True))
     return seconds / units
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
+from operator import add
 
 KINDS = (
     "Queued",
@@ -52,6 +53,7 @@ Seconds = list[float]  # by kind, as long as KINDS
 _UNITS = 4  # in a second: an interval that is complete is kept in quarters, as 16 bits
 _FINE = int(HOUR_S) // FINE_S
 _MOST = 2**16 - 1
+_PLACES_OF_BITS = tuple(1 << place for place in range(16))
 _TIMES, _BITS = struct.Struct("<dd"), struct.Struct("<H")
 # Of a kind: its number, and a bit for each interval in which there was some: 8 of the hour, 16 of the day.
 _INTERVALS, _KIND_PLACE, _DAY_PLACE = struct.Struct("<I"), 24, 8
@@ -64,12 +66,8 @@ def none() -> Seconds:
 
 def pack(values: Sequence[float], form: str) -> bytes:
     """At most 16 values: a bit for each that is not 0, then these in the `form` of `struct`."""
-    bits, some = 0, []
-    for place, each in enumerate(values):
-        if each:
-            bits |= 1 << place
-            some.append(each)
-    return struct.pack(f"<H{len(some)}{form}", bits, *some)
+    some = [*filter(None, values)]
+    return struct.pack(f"<H{len(some)}{form}", sum(compress(_PLACES_OF_BITS, values)), *some)
 
 
 def unpack(saved: bytes, at: int, length: int, form: str) -> tuple[Seconds, int]:
@@ -117,8 +115,7 @@ class Ledger:
         at, span_s = self.until, until - self.until
         if span_s <= 0:
             return
-        for kind, some in enumerate(seconds):
-            self.whole[kind] += some
+        self.whole = [*map(add, self.whole, seconds)]
         if span_s > DAY_S + COARSE_S:  # what was before is in no window any more
             at = until - DAY_S - COARSE_S
             self._fine, self._coarse, self._current, self._packed = {}, {}, none(), b""
@@ -134,9 +131,8 @@ class Ledger:
             index = int(at // FINE_S)
             end = min(until, (index + 1) * FINE_S)
             share = (end - at) / span_s
-            for kind, some in enumerate(seconds):
-                if some:
-                    self._current[kind] += some * share
+            shared = seconds if share == 1 else [some * share for some in seconds]
+            self._current = [*map(add, self._current, shared)]
             at = end
             if end == (index + 1) * FINE_S:
                 self._complete(index)
@@ -149,15 +145,11 @@ class Ledger:
         It takes the same time however long it was: what a job does is often not settled for days.
         """
         self._shown.append((self.until, seconds))
-        for kind, some in enumerate(seconds):
-            self.whole[kind] += some
+        self.whole = [*map(add, self.whole, seconds)]
         self.until += sum(seconds)
 
     def _sum_up(self, index: int, seconds: Sequence[float]) -> None:
-        sums = self._coarse.setdefault(index, none())
-        for kind, some in enumerate(seconds):
-            if some:
-                sums[kind] += some
+        self._coarse[index] = [*map(add, self._coarse.get(index, none()), seconds)]
 
     def _complete(self, index: int) -> None:
         """This interval is over. Of those before the last hour the sums of longer ones are kept."""

@@ -31,7 +31,7 @@ from visibility_api.errors.status import (
     Unavailable,
 )
 from visibility_api.flowcontrol.report_shares import Budgets, Shares
-from visibility_api.jobs.job import TrainingJob
+from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.errors import ApiError, ClusterError
 from visibility_api.workloads.kind import JobKind
@@ -101,7 +101,7 @@ class _Refused(NamedTuple):
 
 class Admission:
     """`find_job` takes resource, namespace and name; `is_synced`: whether a namespace's jobs are listed;
-    `is_watched`: whether the watch of its pods works now."""
+    `is_watched`: whether the watch of a job's pods works now."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Admission:
         find_job: FindJob,
         kinds: Kinds = BUILT_IN,
         is_synced: Callable[[str], bool] = lambda _namespace: True,
-        is_watched: Callable[[str], bool] = lambda _namespace: True,
+        is_watched: Callable[[JobRef], bool] = lambda _ref: True,
         reviews: ReviewAdmission | None = None,
         budgets: Budgets | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -205,7 +205,7 @@ class Admission:
         """Note what the watch shows of the pod; a grant ends when the watch shows that its pod has gone."""
         if job is None or (job is grant.job and self._clock() < grant.seen_at + SAME_FOR_S):
             return
-        if not self._is_watched(job.ref.namespace):
+        if not self._is_watched(job.ref):
             return
         grant.job = job
         uid = grant.membership.pod_uid

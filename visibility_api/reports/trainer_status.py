@@ -70,8 +70,9 @@ class TrainerStatusUpdate(msgspec.Struct, frozen=True, rename="camel", omit_defa
     ] = None
 
 
-def fit(status: TrainerStatus) -> tuple[TrainerStatus, Progress]:
+def fit(status: TrainerStatus, *, is_fitting: bool = False) -> tuple[TrainerStatus, Progress]:
     """The same within the limits, and its report. Raises Refusal, when there is no time to date it by.
+    `is_fitting`: its metrics are within them.
 
     Numbers are clamped and rounded, text is cut, metrics without a name or a value are left out. The time is
     cut to seconds, as metav1.Time is written; the report has it whole.
@@ -83,7 +84,9 @@ def fit(status: TrainerStatus) -> tuple[TrainerStatus, Progress]:
         raise Refusal(reason, f"{TIME} is required and must be an RFC 3339 time with a zone.")
     percentage = _clamped(status.progress_percentage, 100)
     remaining_s = _clamped(status.estimated_remaining_seconds, MAX_INT32)
-    metrics = tuple([kept for pair in (status.metrics or ())[:MAX_METRICS] if (kept := _metric(pair))])
+    metrics = status.metrics or ()
+    if not is_fitting:
+        metrics = tuple([kept for pair in metrics[:MAX_METRICS] if (kept := _metric(pair))])
     values: dict[Any, Any] = {metric.name: metric.value for metric in metrics}
     report = Progress(
         timestamp=moment,
