@@ -222,6 +222,41 @@ async def test_a_page_is_read_with_pauses() -> None:
     assert len(set(turns_at)) > 400
 
 
+async def test_events_that_arrive_at_once_are_taken_with_pauses() -> None:
+    """Hundreds of a tenant's pods arrived in one piece, and were 722 ms of the event loop without a pause."""
+    turns = 0
+    turns_at: list[int] = []
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    def on_event(_type: str, _object: TrainJob) -> None:
+        turns_at.append(turns)
+        if len(turns_at) == 500:
+            came.set()
+
+    async def on_list(objects: AsyncIterable[TrainJob]) -> None:
+        assert [object_ async for object_ in objects] == []
+
+    came = asyncio.Event()
+    script = Script(
+        a_list(7), [b"".join(line("ADDED", trainjob(f"job-{number}", 8 + number)) for number in range(500))]
+    )
+    async with fake_apiserver(script.handle) as client, asyncio.TaskGroup() as group:
+        limits = WatchLimits(slice_s=0.0)  # a pause after each event
+        watch = Watch(client, PATH, kind=TrainJob, on_list=on_list, on_event=on_event, limits=limits)
+        tasks = [group.create_task(watch.run()), group.create_task(take_turns())]
+        async with asyncio.timeout(DEADLINE_S):
+            await came.wait()
+        for task in tasks:
+            task.cancel()
+        script.ended.set()
+    assert len(set(turns_at)) > 400
+
+
 async def test_it_resumes_after_a_cut_from_the_last_event_or_bookmark() -> None:
     bookmark = {"metadata": {"resourceVersion": "40"}, "kind": "TrainJob"}
     script = Script(

@@ -32,6 +32,7 @@ from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
 from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.object_cache import PodCache, key_of
 from visibility_api.workloads.objects import (
     BatchJob,
     Container,
@@ -331,6 +332,24 @@ async def test_of_very_many_pods_that_claim_one_index_only_the_likeliest_are_com
     last = heard.jobs[-1].rank0
     assert last is not None
     assert last.pod_uid.startswith("forged")
+
+
+async def test_pods_that_claim_one_index_are_bounded_in_bytes_together() -> None:
+    """32 of 64 KiB each would be 30 ms of the event loop at every change. The oldest stays however large."""
+    cache = PodCache(Pod, is_own=False, owner_kinds=("Job",))
+    first = msgspec.structs.replace(pod(), status=msgspec.structs.replace(pod().status, message="m" * 40_000))
+    cache.put(key_of(first), first)
+    for number in range(8):
+        forged = pod(uid=f"forged{number}", created="2026-01-23T10:02:00Z")
+        status = msgspec.structs.replace(forged.status, message="m" * 10_000)
+        cache.put(key_of(forged), msgspec.structs.replace(forged, status=status))
+    kept = cache.of(PartMeta(name="bert-node-0", namespace="team-a", uid=pod().metadata.controller.uid))
+    assert kept[0].metadata.uid == "p1"
+    assert len(kept) == 3
+    grown = msgspec.structs.replace(first, status=msgspec.structs.replace(first.status, message="m" * 60_000))
+    cache.put(key_of(grown), grown)
+    kept = cache.of(PartMeta(name="bert-node-0", namespace="team-a", uid=pod().metadata.controller.uid))
+    assert [each.metadata.uid for each in kept] == ["p1"]
 
 
 async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:

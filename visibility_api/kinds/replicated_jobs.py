@@ -47,6 +47,7 @@ from visibility_api.workloads.rank0 import (
 )
 
 PREFIX = "jobset.sigs.k8s.io/"
+MAX_INITIALIZERS = 8  # whose pods are read; Trainer's runtimes have two
 # Of each replicated job the first Job, and its first pod.
 JOB_SELECTOR = f"{PREFIX}jobset-name,{PREFIX}job-index=0"
 POD_SELECTOR = f"{JOB_SELECTOR},{COMPLETION_INDEX}=0"
@@ -190,14 +191,27 @@ def replica_groups(
     jobset: JobSet,
     parts: Parts,
     counts: Sequence[JobsStatus],
+    leaders: Sequence[str],
     initializers: Sequence[str] = (),
     container: str = "",
 ) -> tuple[Group, ...]:
     """Every replicated job. `initializers`: those that end before training begins. `counts`: of Jobs, by the
-    status of the JobSet or TrainJob. `container`: that trains, by convention."""
+    status of the JobSet or TrainJob. `container`: that trains, by convention.
+
+    Pods are read of `leaders` and of the first initializers alone: those of others say nothing of the job.
+    """
     by_name = {each.name: each for each in counts}
+    read = {*leaders, *initializers[:MAX_INITIALIZERS]}
     return tuple(
-        _group(jobset, each, parts, by_name.get(each.name), each.name in initializers, container)
+        _group(
+            jobset,
+            each,
+            parts,
+            by_name.get(each.name),
+            is_initializer=each.name in initializers,
+            is_read=each.name in read,
+            container=container,
+        )
         for each in islice(jobset.spec.replicated_jobs or (), MAX_GROUPS)
     )
 
@@ -207,12 +221,14 @@ def _group(
     replicated: ReplicatedJob,
     parts: Parts,
     counts: JobsStatus | None,
+    *,
     is_initializer: bool,
+    is_read: bool,
     container: str,
 ) -> Group:
     name = replicated.name
     job: BatchJob | None = parts.get(JOBS, first_job_name(jobset, name), jobset.metadata)
-    claim = rank0_pod(parts.pods(PODS, job.metadata), job.metadata) if job is not None else None
+    claim = rank0_pod(parts.pods(PODS, job.metadata), job.metadata) if job is not None and is_read else None
     spec = replicated.spec
     return Group(
         counts=_pod_counts(replicated, counts, job),

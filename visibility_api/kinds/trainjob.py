@@ -99,8 +99,8 @@ class TrainJobKind(JobKind):
             return msgspec.structs.replace(common, groups=groups, unmade=_UNMADE)
         return msgspec.structs.replace(
             common,
-            groups=replica_groups(jobset, parts, counts, initializers(jobset), CONTAINER),
-            leaders=tuple(trainer_groups(jobset)),
+            leaders=tuple(leaders := trainer_groups(jobset)),
+            groups=replica_groups(jobset, parts, counts, leaders, initializers(jobset), CONTAINER),
             starting=starting(jobset),
             restarting=restarting(jobset),
             unread=unread("JobSet", jobset),

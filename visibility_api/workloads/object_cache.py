@@ -22,7 +22,9 @@ Owner = tuple[str, str]  # kind and name of the controller of an object, which i
 # Of one object: those that keep to what Kubernetes is used with take some KiB. Labels are in each document.
 MAX_KEPT_BYTES, MAX_LABELS_BYTES = 64 * 1024, 16 * 1024
 MAX_LABELS = 256  # each takes 150 bytes as Python objects, however short it is
-MAX_PODS_OF_ONE = 32  # that claim a place under one controller, which keeps one and deletes the others
+# Pods that claim a place under one controller, which keeps one and deletes the others. All together they have
+# MAX_KEPT_BYTES.
+MAX_PODS_OF_ONE = 32
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -121,12 +123,21 @@ class PodCache(ObjectCache[Pod]):
             self._leave(key, before_uid)
             if after is not None:
                 of = key[0], after_uid
-                keys = self._by_owner[of] = (*self._by_owner.get(of, ()), key)
-                if len(keys) > MAX_PODS_OF_ONE:
-                    # Or thousands of forged ones would be compared at every change.
-                    pods = [pod for each in keys if (pod := self.get(each)) is not None]
-                    self.drop(key_of(min(pods, key=precedence)))
+                self._by_owner[of] = (*self._by_owner.get(of, ()), key)
+        if after is not None:
+            self._bound(self._by_owner[key[0], after_uid])
         return super()._moved(key, before, after)
+
+    def _bound(self, keys: Sequence[Key]) -> None:
+        """Keep the likeliest of these pods, as many and as many bytes as may be compared at every change."""
+        sizes = {key: len(self._packed[key]) for key in keys}
+        if len(keys) <= MAX_PODS_OF_ONE and sum(sizes.values()) <= MAX_KEPT_BYTES:
+            return
+        pods, before = [pod for key in keys if (pod := self.get(key)) is not None], 0
+        for number, pod in enumerate(sorted(pods, key=precedence, reverse=True)):
+            before += sizes[key_of(pod)]
+            if number and (number >= MAX_PODS_OF_ONE or before > MAX_KEPT_BYTES):
+                self.drop(key_of(pod))
 
     def _leave(self, key: Key, uid: str) -> None:
         of = key[0], uid

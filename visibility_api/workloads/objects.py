@@ -104,6 +104,9 @@ class Meta(KubernetesObject, frozen=True):
     def __post_init__(self) -> None:
         if self.annotations is not None:
             msgspec.structs.force_setattr(self, "annotations", _only(self.annotations, ANNOTATIONS))
+        if self.owner_references is not None:  # thousands fit an object, and one counts
+            controller = self.controller
+            msgspec.structs.force_setattr(self, "owner_references", (controller,) if controller else None)
 
     def label(self, key: str) -> str:
         return (self.labels or {}).get(key, "")
@@ -134,8 +137,7 @@ class PartMeta(Meta, frozen=True):
     labels: PartLabels | None = None  # type: ignore[assignment]  # in the place of a dictionary of all
 
     def __post_init__(self) -> None:
-        if self.annotations is not None:
-            Meta.__post_init__(self)
+        Meta.__post_init__(self)
         if self.labels is not None and self.labels.restart_attempt in ("", "0"):
             msgspec.structs.force_setattr(self, "labels", None)
 
