@@ -195,15 +195,17 @@ class Replica(PlainReplica):
         if not self.takes(name):
             return False
         term = self.role.works_on(partition_of_job(ref(name)))
-        report = Progress(timestamp=T0, step=step, total_steps=10_000, metrics=(("loss", f"0.{step}"),))
-        term.tracker.observed(
-            Observation(ref=ref(name), attempt=RANK0.attempt, source="push", at=T0, outcome=report)
-        )
+        term.tracker.observed(report(name, step))
         try:
             await (self.streams if self.role.term is not None else self.member).replicated()
         except Unavailable:
             return False
         return True
+
+
+def report(name: str, step: int) -> Observation:
+    outcome = Progress(timestamp=T0, step=step, total_steps=10_000, metrics=(("loss", f"0.{step}"),))
+    return Observation(ref=ref(name), attempt=RANK0.attempt, source="push", at=T0, outcome=outcome)
 
 
 class _Answer:
@@ -312,6 +314,34 @@ async def test_each_job_has_one_owner_and_each_replica_shows_all(nats: NatsServe
         replicas[1].member.term.tracker.job_gone(ref(gone))
         for each in replicas:
             await until(lambda each=each: gone not in each.steps() and each.log.history(ref(gone)) is None)
+
+
+async def test_each_change_that_a_member_makes_within_a_moment_is_an_event_at_every_replica(
+    nats: NatsServers,
+) -> None:
+    async with three(nats) as (cluster, _, replicas):
+        name, gone = [each for each in JOBS if cluster.owners(each) == [replicas[1]]][:2]
+        since, term = replicas[0].log.store.revision, replicas[1].member.term
+        assert term is not None
+        for step in (1, 2, 3):
+            for each in (name, gone):
+                term.tracker.observed(report(each, step))
+        cluster.jobs.discard(gone)
+        term.tracker.job_gone(ref(gone))
+        for replica in replicas:
+            await until(lambda replica=replica: gone not in replica.steps())
+            batch = await replica.log.store.watch("trainjobs", since).next_batch()
+            seen = [
+                (each.type, each.entry.document.job.ref.name, each.entry.document.step)
+                for each in batch.changes
+            ]
+            assert [each for each in seen if each[1] == name] == [
+                ("MODIFIED", name, step) for step in (1, 2, 3)
+            ]
+            assert [each for each in seen if each[1] == gone] == [
+                *(("MODIFIED", gone, step) for step in (1, 2, 3)),
+                ("DELETED", gone, 3),
+            ]
 
 
 async def test_what_a_dead_member_owned_is_taken_over_with_all_that_was_acknowledged(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -38,11 +39,13 @@ log = structlog.get_logger("visibility.replication")
 
 PATH = "/replication/share"
 EXCHANGE_S = 2.5
-GATHER_S = 0.03  # changes that come within this time are one report: it costs a millisecond
+GATHER_S = 0.03  # what comes within this time is one report: it costs a millisecond
 STORED_S = 3.0  # a pod waits 5 s for an answer
 FOLLOW_CHECK_S = 0.02
 LEAVE_S = 3.0
 MAX_SHARE_BYTES = 64 * 1024
+# That wait to be reported: a second and a half of 3,000 pushes a second. Then one change a job is kept.
+MAX_CHANGES, MAX_CHANGE_BYTES = 4096, 16 * 1024 * 1024
 
 
 class Working(Protocol):
@@ -78,14 +81,25 @@ def give_back() -> None:
 
 
 class Outbox:
-    """What was found out and not reported yet; a term's log. `state`: of a job, as it is now."""
+    """What was found out and not reported yet, each change of a document for itself; a term's log. Beyond
+    the limits each job's newer change takes the place of the one before. `state`: of a job, as it is now."""
 
-    def __init__(self, jobs: JobLog, state: Callable[[JobRef], bytes | None]) -> None:
+    def __init__(
+        self,
+        jobs: JobLog,
+        state: Callable[[JobRef], bytes | None],
+        *,
+        max_changes: int = MAX_CHANGES,
+        max_bytes: int = MAX_CHANGE_BYTES,
+    ) -> None:
         self._log = jobs
         self._state = state
-        self._put: dict[JobRef, JobProgress] = {}
+        self._max_changes, self._max_bytes = max_changes, max_bytes
+        self._frames: dict[int, bytes] = {}  # in order
+        self._numbers = itertools.count()
+        self._bytes = 0
+        self._last: dict[JobRef, int] = {}  # the frame with the last change of the job
         self._gained: dict[JobRef, list[Addition]] = {}
-        self._sealed: list[bytes] = []
         self.position = 0  # counts what was found out
         self.wake = asyncio.Event()
 
@@ -95,8 +109,9 @@ class Outbox:
         return self._log.state(ref), None if history is None else restore_history(history.save())
 
     def put(self, document: JobProgress) -> None:
-        self._put.pop(document.job.ref, None)  # one of the same name that was deleted comes before
-        self._put[document.job.ref] = document
+        ref = document.job.ref
+        self._join(ref)
+        self._last[ref] = self._add(encode(Changed(type="MODIFIED", revision=0, document=document)))
         self._changed()
 
     def kept(self, ref: JobRef, points: Sequence[Addition]) -> None:
@@ -104,34 +119,47 @@ class Outbox:
         self._changed()
 
     def delete(self, ref: JobRef) -> None:
-        self._put.pop(ref, None)
+        self._join(ref)
+        self._last.pop(ref, None)
         self._gained.pop(ref, None)
-        self._sealed.append(encode(Gone(ref=ref)))
+        self._add(encode(Gone(ref=ref)))
         self._changed()
 
     def seal(self) -> None:
         """Encode all of it: some of the jobs are given up."""
-        put, self._put = self._put, {}
         gained, self._gained = self._gained, {}
-        self._sealed += [encode(Changed(type="MODIFIED", revision=0, document=each)) for each in put.values()]
         for ref, points in gained.items():
             try:
                 state = self._state(ref)
             except Exception as error:  # about one job; the others go on (decision 0005)
                 log.error("state of a job not encoded", job=str(ref), **describe_fault(error))
                 state = None
-            self._sealed.append(encode(Advanced(ref=ref, state=state, points=tuple(points))))
+            self._add(encode(Advanced(ref=ref, state=state, points=tuple(points))))
 
     def take(self) -> bytes:
         """All of it."""
         self.seal()
-        sealed, self._sealed = self._sealed, []
-        return b"".join(sealed)
+        frames = b"".join(self._frames.values())
+        self.clear()
+        return frames
 
     def clear(self) -> None:
-        self._put.clear()
+        self._frames.clear()
+        self._last.clear()
         self._gained.clear()
-        self._sealed.clear()
+        self._bytes = 0
+
+    def _join(self, ref: JobRef) -> None:
+        """There are too many changes: leave out the last one of this job, which has another one now."""
+        is_full = len(self._frames) >= self._max_changes or self._bytes >= self._max_bytes
+        if is_full and (before := self._last.get(ref)) is not None:
+            self._bytes -= len(self._frames.pop(before))
+
+    def _add(self, frame: bytes) -> int:
+        number = next(self._numbers)
+        self._frames[number] = frame
+        self._bytes += len(frame)
+        return number
 
     def _changed(self) -> None:
         self.position += 1
