@@ -17,7 +17,7 @@ from .best import Best
 from .document import MAX_METRICS, Snapshot, now_s
 from .estimate import Pace, find_percentage
 from .positions import find_counted, find_position
-from .publisher import Publisher, wait_for_end, warn
+from .publisher import END_S, Publisher, await_end, wait_for_end, warn
 from .values import Held, Latest, read_held, read_last, read_ready, to_metrics
 
 TYPE_CHECKING = False
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 
 PATIENCE_S = 0.25  # how long a due report waits for the loop to come by
-BUSY_S = 1.0  # how long the end of a process waits for a thread of ours that gets no core
 PAUSE_S = 0.1  # how long a fork waits for a write to end
 earlier: Earlier = (0, ())  # runs of this process
 lost: set[str] = set()  # kinds of errors that were said: one that meets a run meets the next one too
@@ -290,7 +289,10 @@ class LiveRun:
             self._resume()
             for beat in self._beats:
                 beat.end()
-            self._await([publisher.end() for publisher in self._publishers], wait_s)
+            outcomes = {publisher: publisher.end() for publisher in self._publishers}
+            if not self._await(list(outcomes.values()), min(wait_s, 0.01)):
+                limits = {one: (wait_s, END_S if one.is_local else wait_s) for one in outcomes}
+                await_end(limits, lambda one: not outcomes[one].empty())
             self._close()
 
     def begin_again(self) -> None:
@@ -416,7 +418,7 @@ class LiveRun:
                 return
             if not self.is_over:
                 self.end_unsaid()
-            self._await_all(lambda: not any(publisher.is_running for publisher in self._all))
+            self._await_last(self._all, lambda one: not one.is_running)
         except Exception as error:
             self.warn(error)
 
@@ -491,11 +493,11 @@ class LiveRun:
                 self._move(self._take())
                 for publisher in self._publishers:
                     publisher.start()
-                outcomes = [publisher.flush() for publisher in self._publishers]
+                outcomes = {publisher: publisher.flush() for publisher in self._publishers}
                 if is_end:
-                    self._await_all(lambda: not any(outcome.empty() for outcome in outcomes))
+                    self._await_last(self._publishers, lambda one: not outcomes[one].empty())
             elif is_end and self._final is not None:  # in the middle of `finish`: let it get through
-                self._await_all(lambda: not any(publisher.is_running for publisher in self._publishers))
+                self._await_last(self._all, lambda one: not one.is_running)
         except Exception as error:
             self.warn(error)
 
@@ -555,7 +557,7 @@ class LiveRun:
         except RuntimeError as error:  # at the end of the process no thread can start
             termination.let_through(error)
             for publisher in self._publishers:
-                if not publisher.is_running and getattr(publisher.sink, "is_local", False):
+                if not publisher.is_running and publisher.is_local:
                     publisher.write_here()
 
     def _read(self, *, is_sign_of_life: bool = False) -> None:
@@ -607,18 +609,11 @@ class LiveRun:
                 return False
         return True
 
-    def _await_all(self, is_done: Callable[[], bool]) -> None:
-        """At the end of the process: until the last documents are written, or what is left hangs.
-
-        A thread that has had no core yet has hung in nothing: what it has to write is all that will be known.
-        """
-        deadline_s = time.monotonic() + max(BUSY_S, self.patience_s)
-        while not is_done() and time.monotonic() < deadline_s:
-            running = [publisher for publisher in self._all if publisher.is_running]
-            if running and all(publisher.is_stuck(self.patience_s) for publisher in running):
-                self.say("slow", "a sink has not taken the last document in time")
-                return
-            time.sleep(0.001)
+    def _await_last(self, publishers: Sequence[Publisher], is_done: Callable[[Publisher], bool]) -> None:
+        """At the end of the process: what is not written now will not be known."""
+        limits = {one: one.find_limits(self.patience_s) for one in publishers}
+        if not await_end(limits, is_done) and not all(map(is_done, self._publishers)):
+            self.say("slow", "a sink has not taken the last document in time")
 
     # On a publisher's thread
 

@@ -10,17 +10,20 @@ import threading
 import time
 
 from . import redaction
+from .stalls import StallClock
 from .termination import let_through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
-    from typing import Callable, Optional
+    from typing import Callable, Mapping, Optional
 
     from .document import Snapshot
     from .sinks import Sink
 
 POLL_S = 0.5  # a sink that writes less often still notices what moves: the time of a report is when it moved
+LAST_S = 1.0  # how long the end of a process waits for a disk that hangs, and for another place that is slow
+END_S = 30.0  # for threads that get ahead: as long as the kubelet waits after SIGTERM
 QUICK_S = 1.0  # a sink with a shorter interval is written to before a fork; the others have time
 
 
@@ -36,7 +39,7 @@ class Publisher:
         self._wait = wait
         self._written: Optional[Snapshot] = None
         self._written_s = float("-inf")
-        self._writing_since_s: Optional[float] = None  # what is in the sink's hands now
+        self._stall = StallClock()
         self._has_warned = False
         self._is_closed = False
         self._thread: Optional[threading.Thread] = None
@@ -77,12 +80,25 @@ class Publisher:
     def is_running(self) -> bool:
         return self._thread is not None
 
-    def is_stuck(self, timeout_s: float) -> bool:
-        """Whether the sink has been at one document for so long, and not for want of a core."""
-        since_s, thread = self._writing_since_s, self._thread
-        if since_s is None or time.monotonic() - since_s < timeout_s:
-            return False
-        return thread is None or not is_runnable(thread)
+    def is_stuck(self, still_s: float, slow_s: float) -> bool:
+        """Whether its thread has stood still for so long, or has been so slow. To be asked often.
+
+        A thread that gets no core does neither; one that waits for Python's lock is slow.
+        """
+        self._stall.look(self._thread)
+        return self._stall.still_s >= still_s or self._stall.waited_s >= slow_s
+
+    def find_limits(self, still_s: float) -> tuple[float, float]:
+        """How long the end of the process waits for its sink: without any progress, and with some."""
+        if self.is_local:
+            return LAST_S, END_S
+        last_s = getattr(self.sink, "last_s", 0.0)
+        return max(still_s, last_s), max(still_s, last_s, LAST_S)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the sink is a file or the like."""
+        return bool(getattr(self.sink, "is_local", False))
 
     @property
     def takes_more(self) -> bool:
@@ -106,6 +122,7 @@ class Publisher:
 
     def _ask(self, what: str) -> SimpleQueue[bool]:
         done: SimpleQueue[bool] = queue.SimpleQueue()
+        self._stall = StallClock()
         self._requests.put((done, what))
         return done
 
@@ -126,9 +143,7 @@ class Publisher:
         what = ""
         hold_back_sigpipe()
         if self._wait is not None:
-            self._writing_since_s = time.monotonic()  # what hangs there is the same place
             self._wait()
-            self._writing_since_s = None
             self._wait = None  # or each reporter would keep the one before it
         while True:
             is_due = time.monotonic() - self._written_s >= 0.99 * self.sink.interval_s
@@ -154,13 +169,11 @@ class Publisher:
         try:
             snapshot = self._latest()
             if snapshot is not None and snapshot is not self._written:
-                self._written_s = self._writing_since_s = time.monotonic()
+                self._written_s = time.monotonic()
                 self.sink.write(snapshot)
                 self._written = snapshot
         except Exception as error:
             self._warn(error)
-        finally:
-            self._writing_since_s = None
 
     def _follow(self) -> None:
         snapshot = self._latest()  # also so that it is known when something moved
@@ -190,6 +203,19 @@ class Publisher:
         warn(f"{name} failed, training goes on: {says}")
 
 
+def await_end(limits: Mapping[Publisher, tuple[float, float]], is_done: Callable[[Publisher], bool]) -> bool:
+    """Until the last documents are written, or what is left is stuck. Whether they are written."""
+    deadline_s = time.monotonic() + END_S
+    while True:
+        left = [one for one in limits if not is_done(one)]
+        if not left:
+            return True
+        stuck = [one.is_stuck(*limits[one]) for one in left]  # each is looked at
+        if all(stuck) or time.monotonic() >= deadline_s:
+            return False
+        time.sleep(0.001)
+
+
 def hold_back_sigpipe() -> None:
     """On a thread of ours: a reader who goes away is an error of the write there, and no signal.
 
@@ -198,16 +224,6 @@ def hold_back_sigpipe() -> None:
     is_thread = threading.get_native_id() != os.getpid()  # and not a greenlet on the program's own
     if is_thread and hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
-
-
-def is_runnable(thread: threading.Thread) -> bool:
-    """Whether a thread would run, if there were a core for it; False where the kernel does not say."""
-    try:
-        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1] == b"R"
-    except OSError as error:
-        let_through(error)
-        return False
 
 
 def wait_for_end(thread: threading.Thread, timeout_s: float) -> None:

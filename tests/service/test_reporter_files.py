@@ -312,3 +312,36 @@ def test_an_empty_variable_switches_a_sink_off() -> None:
 )
 def test_the_attempt_is_what_the_launcher_counts(environ: dict[str, str], attempt: int | None) -> None:
     assert find_attempt(environ) == attempt
+
+
+# A scheduler that gives the thread of the file one turn in some hundred of another process.
+STARVED = """
+import atexit, hashlib, os, subprocess, sys, threading
+from trainjob_progress import report
+from trainjob_progress.sinks.file import FileSink
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+atexit.register(busy.kill)
+
+class Starved(FileSink):
+    def write(self, snapshot):
+        if snapshot.state == "completed":
+            os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 5_000)  # without Python's lock
+        super().write(snapshot)
+
+with report(total_steps=3, sinks=[Starved(sys.argv[1])]) as r:
+    r.step(3)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="no such scheduler here")
+def test_a_thread_that_is_not_given_its_turn_writes_the_last_document(tmp_path: Path) -> None:
+    """Seen at loads of 8 to 30: running, in the last document of a training that had finished."""
+    path = tmp_path / "progress.json"
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPORTER)}
+    script = [sys.executable, "-c", STARVED, str(path)]
+    result = subprocess.run(script, env=environ, capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert json.loads(path.read_bytes())["state"] == "completed"

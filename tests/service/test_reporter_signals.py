@@ -343,8 +343,8 @@ def test_the_programs_own_handler_does_not_wait_for_a_sink_that_hangs(tmp_path: 
 termination.FLUSH_TIMEOUT_S = 0.12
 from trainjob_progress.live_run import LiveRun
 waits = []
-await_all = LiveRun._await_all
-LiveRun._await_all = lambda run, is_done: waits.append(run) or await_all(run, is_done)
+await_last = LiveRun._await_last
+LiveRun._await_last = lambda run, *arguments: waits.append(run) or await_last(run, *arguments)
 class Hanging:
     interval_s = 0.01
     def write(self, snapshot): time.sleep(60)

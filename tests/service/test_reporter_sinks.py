@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import ssl
+import subprocess
 import sys
 import threading
 import time
@@ -22,12 +23,15 @@ import trustme
 
 from trainjob_progress import report
 from trainjob_progress.document import Snapshot
+from trainjob_progress.publisher import Publisher
 from trainjob_progress.settings import find_sinks
 from trainjob_progress.sinks.bar import BarSink, NotebookSink, draw, format_duration
-from trainjob_progress.sinks.file import TerminationSink
+from trainjob_progress.sinks.file import FileSink, TerminationSink
 from trainjob_progress.sinks.http import MAX_CONNECTIONS, HTTPSink
 from trainjob_progress.sinks.log import LogSink
 from trainjob_progress.sinks.push import MAX_INTERVAL_S, PushSink, encode_trainer_status
+
+REPORTER = Path(__file__).parents[2] / "reporter"
 
 
 def snapshot(**fields: Any) -> Snapshot:
@@ -220,6 +224,63 @@ def test_a_port_that_is_taken_costs_one_line_and_no_more(capfd: pytest.CaptureFi
     assert capfd.readouterr().err.startswith("trainjob_progress: one place to report to is left out: OSError")
 
 
+OUT_OF_DESCRIPTORS = """
+import os, resource, socket, time
+from trainjob_progress.sinks.http import HTTPSink
+sink = HTTPSink(0, "127.0.0.1")
+clients = [socket.socket() for _ in range(2)]
+resource.setrlimit(resource.RLIMIT_NOFILE, (clients[-1].fileno() + 1,) * 2)
+for client in clients:
+    client.connect(("127.0.0.1", sink.port))
+began_s = time.process_time()
+time.sleep(1)
+print(time.process_time() - began_s < 0.3, flush=True)
+os._exit(0)  # at its end a thread would need a descriptor to be ended
+"""
+
+CLOSES_ALL = """
+import os, sys, time
+from trainjob_progress import report
+from trainjob_progress.sinks.http import HTTPSink
+from trainjob_progress.trackers.tensorboard import find
+sink = HTTPSink(0, "127.0.0.1")
+r = report(sinks=[sink, find({"TENSORBOARD_LOGGING_DIR": sys.argv[1]})])
+r.step(loss=0.5)
+r.flush(60)
+os.closerange(3, 256)
+files = [os.open(sys.argv[1] + f"/{n}", os.O_RDWR | os.O_CREAT) for n in range(20)]
+for _ in range(3):
+    child = os.fork()
+    if not child:
+        for file in files:
+            os.fstat(file)
+        os._exit(0)
+    print(os.waitpid(child, 0)[1])
+    r.step(loss=0.25)
+    r.flush(60)
+print([os.fstat(file).st_size for file in files] == 20 * [0])
+HTTPSink(sink.port, "127.0.0.1")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        # Seen: the thread took a whole core, and Python's lock, until a descriptor was free.
+        pytest.param(OUT_OF_DESCRIPTORS, "True", id="no descriptor for a connection"),
+        # Seen: children and the process itself lost files of their own.
+        pytest.param(CLOSES_ALL, "0 0 0 True", id="all descriptors closed"),
+    ],
+)
+def test_the_endpoint_leaves_the_programs_descriptors_and_cores_alone(
+    tmp_path: Path, script: str, expected: str
+) -> None:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPORTER)}
+    command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path)]
+    result = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (result.stdout.split(), result.stderr, result.returncode) == (expected.split(), "", 0)
+
+
 # --- push
 
 
@@ -231,6 +292,7 @@ class PushServer:
     token_path: Path
     port: int = 0
     status: int = 200
+    refusals: list[tuple[int, str]] = field(default_factory=list)  # status and Retry-After, before that
     stalls: threading.Event | None = None
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
@@ -260,7 +322,11 @@ def push_server(authority: trustme.CA, tmp_path: Path) -> Iterator[PushServer]:
             state.requests.append((self.path, dict(self.headers), body))
             if state.stalls is not None:
                 state.stalls.wait(60)
-            self.send_response(state.status)
+            status, retry_after = state.refusals.pop(0) if state.refusals else (state.status, "")
+            if status == 0:  # the server goes away
+                return
+            self.send_response(status)
+            self.send_header("Retry-After", retry_after)
             self.send_header("Location", "https://elsewhere.invalid/")
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -362,6 +428,38 @@ def test_an_answer_that_is_no_success_is_an_error_and_slows_the_next_tries(
     push_server.status = 200
     sink.write(snapshot())
     assert sink.interval_s == 5
+
+
+@pytest.mark.parametrize("refusals", [[(503, "")], [(429, "1")], [(0, "")], [(500, "0"), (429, "0")]])
+def test_a_last_push_that_is_refused_for_now_is_tried_again(
+    push_server: PushServer, refusals: list[tuple[int, str]]
+) -> None:
+    """Seen: one 503 for the last push, and the server stayed at step 0 of 3."""
+    with report(total_steps=3, sinks=[push_server.sink()], wait_s=60) as r:
+        r.flush(60)
+        push_server.refusals = list(refusals)
+        r.step(3)
+    bodies = [json.loads(body)["trainerStatus"] for *_, body in push_server.requests]
+    assert [body["progressPercentage"] for body in bodies] == [0, *(len(refusals) + 1) * [100]]
+
+
+@pytest.mark.parametrize("refusal", [(404, "0"), (307, ""), (403, ""), (503, "60")])
+def test_a_last_push_that_would_be_refused_again_is_not_tried_again(
+    push_server: PushServer, refusal: tuple[int, str]
+) -> None:
+    push_server.refusals = [refusal]
+    sink = push_server.sink()
+    with pytest.raises(OSError, match="the server answered"):
+        sink.write(snapshot(ending="finished"))
+    assert (len(push_server.requests), sink.interval_s) == (1, 60 if refusal[1] == "60" else 10)
+
+
+def test_the_end_of_a_process_waits_longest_for_what_gets_ahead(
+    push_server: PushServer, tmp_path: Path
+) -> None:
+    """Seen: a push that took half a second was given up, and the server stayed at step 0 of 8."""
+    sinks = [FileSink(str(tmp_path / "file")), push_server.sink(), BarSink()]
+    assert [Publisher(one, lambda: None).find_limits(0.12) for one in sinks] == [(1, 30), (3, 3), (0.12, 1)]
 
 
 def stop_answering(server: PushServer) -> dict[str, Any]:

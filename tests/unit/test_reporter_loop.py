@@ -18,8 +18,8 @@ import pytest
 
 from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
 from trainjob_progress import report, report_metrics, termination, track
-from trainjob_progress.publisher import is_runnable
 from trainjob_progress.sinks.file import FileSink, TerminationSink
+from trainjob_progress.stalls import StallClock, read_state
 from trainjob_progress.values import Held
 
 
@@ -282,8 +282,8 @@ def test_the_process_does_not_wait_once_more_for_a_sink_that_hangs(
     r = report(sinks=[hanging])
     r.finish()
     (publisher,) = r._run._publishers
-    wait_until(lambda: publisher.is_stuck(0.01))
-    monkeypatch.setattr("trainjob_progress.live_run.time", clock)
+    wait_until(lambda: publisher.is_stuck(0.01, 1.0))
+    monkeypatch.setattr("trainjob_progress.publisher.time", clock)
     r._run.exit()
     assert clock.slept == 0
     assert "a sink has not taken the last document in time" in capfd.readouterr().err
@@ -295,41 +295,57 @@ def test_the_process_waits_for_a_thread_that_has_not_got_a_core_yet(
 ) -> None:
     """Seen: on a busy machine the last document of a run that had finished was its first."""
     monkeypatch.setattr("trainjob_progress.termination.FLUSH_TIMEOUT_S", 0.01)
-    monkeypatch.setattr("trainjob_progress.live_run.BUSY_S", 60.0)
+    monkeypatch.setattr("trainjob_progress.publisher.LAST_S", 0.01)
+    monkeypatch.setattr("trainjob_progress.stalls.read_state", lambda _: (b"R", b"1"))
     has_a_core = threading.Event()
     r = report(total_steps=3, sinks=[sink])
     wait_until(lambda: sink.written)
     (publisher,) = r._run._publishers
     latest = publisher._latest
     monkeypatch.setattr(publisher, "_latest", lambda: has_a_core.wait(60) and latest())
+    clock = Clock(lambda: clock.slept > 100 and has_a_core.set())
+    monkeypatch.setattr("trainjob_progress.publisher.time", clock)
     r.step(3)
     r.finish()
-    assert sink.last.state == "running"
-    monkeypatch.setattr("trainjob_progress.live_run.time", Clock(has_a_core.set))
-    r._run.exit()
     assert (sink.last.state, sink.last.step) == ("completed", 3)
     assert capfd.readouterr().err == ""
 
 
-def test_a_write_that_gets_no_core_is_not_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen: the last document was written, and the log said that it was not."""
-    hanging = HangingSink()
-    r = report(sinks=[hanging])
-    assert hanging.is_entered.wait(60)
-    (publisher,) = r._run._publishers
-    wait_until(lambda: publisher.is_stuck(0.01))
-    monkeypatch.setattr("trainjob_progress.publisher.is_runnable", lambda _: True)
-    assert not publisher.is_stuck(0.01)
-    hanging.released.set()
+WAITS, RUNS = b"S", b"R"
+
+
+@pytest.mark.parametrize(
+    ("seen", "still_ms", "waited_ms"),
+    [
+        pytest.param([(WAITS, b"1")] * 11, 100, 110, id="hangs"),
+        pytest.param([(RUNS, b"1")] * 11, 0, 0, id="gets no core"),
+        # Seen: a file was given up whose thread waited for the lock that the one that looked was holding.
+        pytest.param([(WAITS, b"%d" % n) for n in range(11)], 0, 110, id="waits for Python's lock"),
+        pytest.param([(WAITS, b"1")] * 9 + [(RUNS, b"1"), (WAITS, b"2")], 0, 100, id="has hung"),
+        pytest.param([(b"", b"")] * 11, 100, 110, id="the kernel does not say"),
+    ],
+)
+def test_a_thread_that_hangs_is_told_from_one_that_is_late(
+    monkeypatch: pytest.MonkeyPatch, seen: list[tuple[bytes, bytes]], still_ms: int, waited_ms: int
+) -> None:
+    states = iter(seen)
+    monkeypatch.setattr("trainjob_progress.stalls.read_state", lambda _: next(states))
+    times = iter(n / 100 for n in range(12))
+    monkeypatch.setattr("trainjob_progress.stalls.time.monotonic", lambda: next(times))
+    clock = StallClock()
+    for _ in seen:
+        clock.look(None)
+    monkeypatch.undo()
+    assert (round(1000 * clock.still_s), round(1000 * clock.waited_s)) == (still_ms, waited_ms)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the kernel does not say")
 def test_a_thread_that_runs_is_told_from_one_that_waits() -> None:
-    assert is_runnable(threading.current_thread())
+    assert read_state(threading.current_thread())[0] == RUNS
     released = threading.Event()
     waiting = threading.Thread(target=released.wait)
     waiting.start()
-    wait_until(lambda: not is_runnable(waiting))
+    wait_until(lambda: read_state(waiting)[0] == WAITS)
     released.set()
     waiting.join()
 

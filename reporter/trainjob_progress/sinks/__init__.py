@@ -25,5 +25,6 @@ if TYPE_CHECKING:
             A sink with an attribute `reopens` that is true is written to, and closed, again when a result
             comes after the end of a run. One with a method `follow(snapshot)` is told between two documents
             what it is not given to write, twice a second. To a `queue`, a deque, each snapshot is appended.
-            `end_s`: for how long the end of a run may wait for it, where 0.12 s are too short.
+            `end_s`: for how long the end of a run may wait for it, where 0.12 s are too short; `last_s`: the
+            end of the process. One that `is_local` is waited for as long as it gets ahead.
             """

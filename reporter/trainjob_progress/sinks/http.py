@@ -1,6 +1,7 @@
 """A sink that answers: the latest document on a port of the training process's own.
 
 One thread for all connections, and none for each: a process that forks must be able to have none at all.
+A program may close every descriptor, and open files of its own by the same numbers: each is looked at before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MAX_CONNECTIONS = 8  # a prober or two and a curious person; the rest is turned 
 MAX_REQUEST_BYTES = 16 * 1024
 REQUEST_TIMEOUT_S = 5.0
 PAUSE_S = 0.1  # how long a fork waits for the thread
+REST_S = 0.1  # after a connection that could not be taken, for want of descriptors: it is still there
 
 
 class HTTPSink:
@@ -34,7 +36,7 @@ class HTTPSink:
 
     def __init__(self, port: int, address: str = "") -> None:
         server = _servers.get((address, port))
-        if server is None:
+        if server is None or not server.is_open:
             server = _Server(port, address)
             if port:  # the next run in this process takes over: the port stays taken
                 _servers[address, port] = server
@@ -87,10 +89,23 @@ class _Server:
         self.port: int = listener.getsockname()[1]
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
+        self._opened = [(one, os.fstat(one)) for one in self._descriptors]
         self._connections: dict[socket.socket, _Connection] = {}
         self._is_paused = False
         self._turn = threading.RLock()
         self._thread: Optional[threading.Thread] = None
+
+    @property
+    def _descriptors(self) -> tuple[int, ...]:
+        return self._listener.fileno(), self._wake_read, self._wake_write
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the program has left the descriptors alone. If not, their numbers are its own."""
+        try:
+            return all(os.path.samestat(opened, os.fstat(one)) for one, opened in self._opened)
+        except OSError:
+            return False
 
     def start(self) -> None:
         """Have a thread, unless there is one."""
@@ -106,7 +121,7 @@ class _Server:
         forks.watch(self)
         with self._turn:
             self._is_paused = False
-            if self._thread is None:
+            if self._thread is None and self.is_open:
                 self._thread = threading.Thread(target=self._serve, name="progress endpoint", daemon=True)
                 self._thread.start()
 
@@ -115,21 +130,23 @@ class _Server:
         with self._turn:
             self._is_paused = True
             thread = self._thread
-        os.write(self._wake_write, b".")
+        if self.is_open:
+            os.write(self._wake_write, b".")
         if thread is not None:
             wait_for_end(thread, PAUSE_S)
 
     def forget(self) -> None:
         """In a child: the port is the parent's, and must be free when the parent has ended."""
+        is_open = self.is_open
         for one in (self._listener, *self._connections):
-            one.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+            one.close() if is_open else one.detach()
+        for end in (self._wake_read, self._wake_write) if is_open else ():
+            os.close(end)
         _servers.clear()
 
     def _serve(self) -> None:
         hold_back_sigpipe()
-        with selectors.DefaultSelector() as selector:
+        with _Selector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             selector.register(self._listener, selectors.EVENT_READ)
             for connection in self._connections.values():
@@ -138,7 +155,11 @@ class _Server:
                 now_s = time.monotonic()
                 deadlines = [connection.deadline_s for connection in self._connections.values()]
                 timeout_s = max(min(deadlines) - now_s, 0) if deadlines else None
-                for key, _ in selector.select(timeout_s):
+                ready = selector.select(timeout_s)
+                if not self.is_open:
+                    self._abandon()
+                    return
+                for key, _ in ready:
                     if key.fd == self._wake_read:
                         os.read(self._wake_read, 4096)
                     elif key.fileobj is self._listener:
@@ -153,10 +174,19 @@ class _Server:
                         self._thread = None
                         return
 
+    def _abandon(self) -> None:
+        """The program has closed the descriptors."""
+        with self._turn:
+            self._thread = None
+        for one in (self._listener, *self._connections):
+            one.detach()
+        self._connections.clear()
+
     def _accept(self, selector: selectors.BaseSelector) -> None:
         try:
             accepted, _ = self._listener.accept()
         except OSError:
+            time.sleep(REST_S)
             return
         if len(self._connections) >= MAX_CONNECTIONS:
             accepted.close()
@@ -213,6 +243,7 @@ class _Connection:
 
 
 _servers: dict[tuple[str, int], _Server] = {}
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # epoll has a descriptor itself
 
 
 def _answer(request: bytes, document: bytes) -> bytes:

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import ssl
+import time
 from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
@@ -21,16 +22,19 @@ MAX_INTERVAL_S = 60.0
 TIMEOUT_S = 5.0
 MAX_INT32 = 2**31 - 1
 MAX_TOKEN_BYTES = 64 * 1024
+LAST_S = 3.0  # how long the end of the process waits for the last push, and that is tried again
+RETRY_S = 0.5  # until then, where the server does not say
 
 
 class PushSink:
     """Posts each document to the URL that the operator injected, with the pod's own token.
 
-    Asks half as often after each failure, down to once a minute. A redirect is a failure: the token is
-    for one server.
+    Asks half as often after each failure, down to once a minute; a last document soon again. A redirect is a
+    failure: the token is for one server.
     """
 
     reopens = True
+    last_s = LAST_S
 
     def __init__(
         self, url: str, ca_path: Optional[str], token_path: str, *, timeout_s: float = TIMEOUT_S
@@ -47,11 +51,19 @@ class PushSink:
         self._timeout_s = timeout_s
 
     def write(self, snapshot: Snapshot) -> None:
-        try:
-            self._post(encode_trainer_status(snapshot))
-        except BaseException:
-            self.interval_s = min(2 * self.interval_s, MAX_INTERVAL_S)
-            raise
+        body = encode_trainer_status(snapshot)
+        was_there = self.interval_s == INTERVAL_S
+        deadline_s = time.monotonic() + (LAST_S if snapshot.ending is not None else 0)
+        while True:
+            try:
+                self._post(body)
+                break
+            except BaseException as error:
+                after_s = find_retry_s(error, was_there=was_there)
+                if after_s is None or time.monotonic() + after_s >= deadline_s:
+                    self.interval_s = min(max(2 * self.interval_s, after_s or 0), MAX_INTERVAL_S)
+                    raise
+            time.sleep(after_s)
         self.interval_s = INTERVAL_S
 
     def close(self) -> None:
@@ -70,11 +82,29 @@ class PushSink:
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             connection.request("POST", self._target, body, headers)
-            status = connection.getresponse().status
-            if not 200 <= status < 300:
-                raise OSError(f"the server answered {status}")
+            response = connection.getresponse()
+            if not 200 <= response.status < 300:
+                raise Refused(response.status, response.getheader("Retry-After", ""))
         finally:
             connection.close()
+
+
+class Refused(OSError):
+    """The server's answer is no success."""
+
+    def __init__(self, status: int, retry_after: str) -> None:
+        super().__init__(f"the server answered {status}")
+        self.retry_s: Optional[float] = None  # None: it would answer the same again
+        if status == 429 or status >= 500:
+            self.retry_s = float(retry_after) if retry_after.isdecimal() else RETRY_S
+
+
+def find_retry_s(error: BaseException, *, was_there: bool) -> Optional[float]:
+    """After how long the same push may be tried again; None if it would fail again."""
+    if isinstance(error, Refused):
+        return error.retry_s
+    is_away = isinstance(error, (ConnectionError, http.client.HTTPException))
+    return RETRY_S if is_away and was_there else None
 
 
 def find_push_sink(environ: Mapping[str, str]) -> Optional[PushSink]:

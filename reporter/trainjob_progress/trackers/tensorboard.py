@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import time
-from typing import IO, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 from . import Point, TrackerSink, encode_field, find_name
 
@@ -28,25 +28,27 @@ class EventFile:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._file: Optional[IO[bytes]] = None
+        self._path: Optional[str] = None
 
     def log(self, points: Sequence[Point]) -> None:
-        if self._file is None:
-            os.makedirs(self._directory, exist_ok=True)
-            name = f"events.out.tfevents.{time.time():.6f}{find_suffix()}"
-            self._file = open(os.path.join(self._directory, name), "ab", buffering=0)  # noqa: SIM115 — until the end
-            self._file.write(_record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")))
         content = b"".join(_record(_encode(point)) for point in points)
-        written = self._file.write(content)
-        if written != len(content):  # a full disk: behind half a record nothing could be read
-            self._file.truncate(os.fstat(self._file.fileno()).st_size - (written or 0))
-            raise OSError(f"{self._file.name} takes no more: the disk is full")
+        if self._path is None:
+            os.makedirs(self._directory, exist_ok=True)
+            self._path = os.path.join(
+                self._directory, f"events.out.tfevents.{time.time():.6f}{find_suffix()}"
+            )
+        # Opened anew each time: a program that closes all descriptors has files of its own by their numbers.
+        with open(self._path, "ab", buffering=0) as file:
+            if not file.tell():
+                content = _record(encode_field(1, time.time()) + encode_field(3, "brain.Event:2")) + content
+            written = file.write(content)
+            if written != len(content):  # a full disk: behind half a record nothing could be read
+                file.truncate(os.fstat(file.fileno()).st_size - (written or 0))
+                raise OSError(f"{self._path} takes no more: the disk is full")
 
     def end(self, ending: Optional[str]) -> None:
         del ending  # an event file has no place for it
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._path = None
 
 
 def find_suffix() -> str:
