@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from copy import copy
-from typing import Any, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Optional, Set, Tuple
 
 from .drawn import Drawing, find_drawing
 from .objects import says_measured
@@ -15,45 +15,30 @@ from .patterns import lazily
 Fields = dict[str, Any]
 
 MAX_BARS = 64  # of a kind that is remembered
+MIN_HEARD = 3  # moments at which losses come without a bar's step before that is another thing's
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
 # Whole words: no "generator", "workload" or "encoder".
-_EVALUATION = (
-    r"eval(?:uat(?:e|ing|ion))?s?|val|valid(?:at(?:e|ing|ion))?|test(?:ing|s)?|dev|sanity|predict(?:ing|ions?)?"
-    r"|infer(?:ence|ring)?"
-)
-_EVALUATION_BAR = lazily(rf"(?<![a-z])(?:{_EVALUATION})(?![a-z])", re.IGNORECASE)
-# What is done where it is no training: `Tokenizing`, `Scanning …/train.cache`.
-_ACTIVITY = lazily(
-    r"(?<![a-z-])(?!(?:(?:pre|re|meta|post)-?)?(?:train|learn|runn|updat|iterat|stepp)|(?:fine-?)?tun|fitt"
-    r"|optimi[sz]|distill|adapt)[a-z]{3,24}ing(?![a-z-])",
+_EVALUATION_BAR = lazily(
+    r"(?<![a-z])(?:eval(?:uat(?:e|ing|ion))?s?|val|valid(?:at(?:e|ing|ion))?|test(?:ing|s)?|dev|sanity"
+    r"|predict(?:ing|ions?)?|infer(?:ence|ring)?)(?![a-z])",
     re.IGNORECASE,
 )
-_SIDE_BAR = lazily(
-    rf"(?<![a-z])(?:{_EVALUATION}|map|downloads?|(?:pre)?loads?|filters?|tokens?|tokeniz(?:e|er|ation)|generation"
-    r"|fetch|shards?|extract(?:ion)?|save|caches?|datasets?|prepar(?:e|ation)|pre-?process|parse|reads?|index(?:es)?"
-    r"|scans?|encode|pack|(?:de)?compress|unzip|verif(?:y|ication)|warm-?up|build|prompts|rollouts?|make_experience"
-    r"|files?|embeddings?|features?|metrics|images|samples?|sampler|data|set|split|folds?|trials?|layers?)"
-    r"(?![a-z])",
-    re.IGNORECASE,
-)
-# No name of a file. `Training` comes before what is trained; `train` may belong to it: `train metrics`.
 _TRAINING = lazily(
-    r"(?<![a-z/.])(?:(?:train(?![/.\w-])|(?:pre|meta)?-?training)(?!:?\s(?:data|set|split))|(?:fine-?)?tuning|fitting)(?![a-z])",
-    re.IGNORECASE,
+    r"(?<![a-z/.])(?:(?:pre-?|meta-?)?train(?:ing)?|(?:fine-?)?tuning|fitting)(?![a-z/]|[.-]\w)", re.IGNORECASE
 )
-_BEGINS = lazily(r"ing$", re.IGNORECASE)
-# What else a training's bar may be called.
-_COUNTED = lazily(
-    r"(?<![a-z])(?:(?:time)?steps?|it(?:er(?:ation)?s?)?|epochs?|progress|total|loss|rounds?|episodes?|updates?|rank|pre-?train"
-    r"|runn?ing|(?:meta-?)?learning|(?:fine-?)?tuning|optimi[sz]ing|distilling|adapting|finetune)(?![a-z])",
-    re.IGNORECASE,
+# What else is said in the name of a training's bar. One with another word has to show a loss.
+_KNOWN = set(
+    "train training trainer pretrain pretraining pre meta fit fitting finetune finetuning fine tune tuning"  # noqa: SIM905
+    " learn learning optimize optimizing optimization distilling running run loop main model"
+    " epoch epochs episode episodes round rounds step steps timestep timesteps iter iters iteration iterations"
+    " it update updates progress total overall global env rank gpu cpu cuda loss of on the with in and".split()
 )
-_NAME = lazily(r"[^\W\d_]")
-_MEASURED = lazily(
-    r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)|\w{1,64}=", re.IGNORECASE
-)
+_INNER = {"batch", "batches", "mini", "minibatch", "minibatches"}  # below another bar
+_WORD = lazily(r"[^\W\d_]+")
+_PAIR = lazily(r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)", re.IGNORECASE)
+_SHOWS_LOSS = lazily(r"loss|rewards?(?![a-z])|returns?(?![a-z])|elbo|nll|perplexity|ppl", re.IGNORECASE)
 # Of the datasets library, of downloads: they may count bytes as if these were steps.
 _SIDE_UNIT = lazily(r"\bexamples|[\d?][kKMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
 _EPOCH = lazily(
@@ -65,27 +50,23 @@ _PART = lazily(rf"(?<!\d){_COUNT}/\d")  # `Fold 2/5`, Ultralytics' `3/100  2.3G 
 _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 
 
-def _is_aside(description: str, *, is_measured: bool) -> bool:
-    """Whether a bar does not say that it is the training's. One without a name does not say otherwise.
-    What it shows of a measurement says nothing of that, but that something is trained."""
-    said = _MEASURED.sub("", description)
+def _is_named(description: str, *, is_inner: bool, shows_loss: bool) -> bool:
+    """Whether a bar says that it is the training's, or says nothing: each word of its name is a known one. What
+    it shows of a loss says the same."""
+    said = _PAIR.sub(lambda pair: "" if says_measured([pair.group()]) else pair.group(), description)
     training = _TRAINING.search(said)
-    epoch = _EPOCH.search(said)
-    if epoch is not None:
-        activity = _ACTIVITY.search(said, epoch.end())
-        if training is not None:
-            return activity is not None and activity.start() < training.start()
-        return activity is not None or _EVALUATION_BAR.search(said) is not None
-    others = filter(None, (_SIDE_BAR.search(said), _ACTIVITY.search(said)))
-    aside = min(others, key=re.Match.start, default=None)
-    if training is not None and aside is not None and training.start() < aside.start():
-        is_one = not said[training.end() : aside.start()].strip(": ")
-        return is_one and _BEGINS.search(training.group()) is None
-    if training is not None:
-        return aside is not None
-    return aside is not None or not (
-        is_measured or said != description or _COUNTED.search(said) or not _NAME.search(said)
-    )
+    evaluation = _EVALUATION_BAR.search(said)
+    if evaluation is not None:  # `Train loss 0.5 | Test loss 0.5`
+        return training is not None and training.start() < evaluation.start() and said != description
+    if shows_loss or said != description or (training is not None and _EPOCH.search(said)):
+        return True
+    words = set(_WORD.findall(said.lower()))
+    return words <= (_KNOWN | _INNER if is_inner else _KNOWN)
+
+
+def says_loss(metrics: Iterable[str]) -> bool:
+    """Whether one is a loss of the training, by its name."""
+    return any("loss" in name.lower() and not _EVALUATION_BAR.search(name) for name in metrics)
 
 
 def is_of_unknown(line: str) -> bool:
@@ -98,8 +79,8 @@ class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
-        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "is_named",
-        "lags", "lasts_s", "name", "step", "total",
+        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "heard",
+        "heard_at", "is_doubted", "is_named", "lags", "lasts_s", "name", "step", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
@@ -116,6 +97,9 @@ class _Bar:
         self.lasts_s = 0  # how long a round takes, as far as is known
         self.has_lines = False  # the training has printed where it stands, while this was drawn
         self.lags = 0  # how many times in a row it was drawn with fewer steps than before
+        self.heard = 0  # moments at which losses were printed since it has moved
+        self.heard_at = -1  # the last one
+        self.is_doubted = False  # the training goes on without it
 
 
 class BarReader:
@@ -135,6 +119,9 @@ class BarReader:
         self._is_renamed: Optional[bool] = None  # one bar of the whole run says the epoch; None: not known
         self._nested: Set[Tuple[str, int]] = set()  # bars that were drawn below another one
         self._again: Set[Tuple[str, int]] = set()  # bars that have begun again; shared with copies of this
+        self._strangers: Dict[Tuple[str, int], Tuple[int, int]] = {}  # of unknown names: step, losses by then
+        self._proven: Set[Tuple[str, int]] = set()  # of these, the training's
+        self._losses = 0  # how many lines have said one
 
     def copy(self) -> BarReader:
         """One that goes on from here by itself; but what has begun again, has done so for both."""
@@ -145,7 +132,7 @@ class BarReader:
     @property
     def has_run(self) -> bool:
         """Whether a bar has said how far the run is."""
-        return self._run is not None or self._epoch_total is not None
+        return (self._run is not None and not self._run.is_doubted) or self._epoch_total is not None
 
     @property
     def name_epochs(self) -> bool:
@@ -161,6 +148,18 @@ class BarReader:
         if drawing is None:
             return None
         return self._take(drawing, is_nested=is_nested, has_version="v_num=" in line)
+
+    def hear(self, moment: int) -> bool:
+        """A line has said a loss. Whether the bar was another thing's, which the training goes on without: losses
+        come again and again, and none has come while the bar moved."""
+        self._losses += 1
+        bar = self._run
+        if bar is None or bar.has_lines or bar.is_named or bar.is_doubted or bar.before:
+            return False
+        bar.heard += bar.heard_at != moment
+        bar.heard_at = moment
+        bar.is_doubted = bar.heard >= MIN_HEARD
+        return bar.is_doubted
 
     def is_behind(self, said: Fields) -> bool:
         """Whether the bar was another thing's, a preparation's: a line says where the training stands, the
@@ -182,40 +181,37 @@ class BarReader:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
         fields: Fields = {}
-        is_measured = shows_loss = False
+        shows_loss = False
         if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
             fields["metrics"] = metrics
-            is_measured = says_measured(metrics)
-            shows_loss = any("loss" in name.lower() for name in metrics)
+            shows_loss = any(map(_SHOWS_LOSS.search, metrics))
         bar = self._run
         if _SIDE_UNIT.search(drawing.pace):
             if bar is None or bar.total != total or bar.step or bar.before:
                 return {}
             self._run = None  # so fast that it was drawn at its beginning and its end only
             return {"step": None, "total_steps": None}
-        if has_name and _is_aside(description, is_measured=is_measured):
-            if bar is None or bar.total != total or not 0 < bar.step < step:
-                return {}
-            bar.step = step  # it is the training's, which says what its last step does
-            return self._position(bar)
         name = ""
         if has_name and (
             words := _WORDS.match(description)
         ):  # what follows them may change: an epoch, a loss
             name = words.group().strip().lower()
-        if (
-            is_nested
-            and name
-            and self._run is not None
-            and (self._run.name, self._run.total) == (name, total)
+        # When it ends, an inner bar is drawn for the last time where the outer one was.
+        is_below = is_nested or (name, total) in self._nested
+        if has_name and not (
+            _is_named(description, is_inner=is_below, shows_loss=shows_loss)
+            or (not _EVALUATION_BAR.search(description) and self._is_proven((name, total), step))
         ):
-            self._run.has_twins = True
+            if bar is None or bar.total != total or not 0 < bar.step < step:
+                return {}
+            bar.step = step  # it is the training's, which says what its last step does
+            return self._position(bar)
+        if is_nested and name and bar is not None and (bar.name, bar.total) == (name, total):
+            bar.has_twins = True
             return fields  # `gpu 1` below `gpu 0`: both do the same, and neither is inside of the other
         if is_nested and len(self._nested) < MAX_BARS:
             self._nested.add((name, total))
-        # When it ends, an inner bar is drawn for the last time where the outer one was.
-        is_nested = is_nested or (bool(self._nested) and (name, total) in self._nested)
-        if is_nested and self._run is not None:
+        if is_below and self._run is not None:
             fields.update(self._in_outer(name, step, total))
             return fields
         if has_name:
@@ -235,7 +231,7 @@ class BarReader:
                     "step": int(torchtune.group(2)),
                     "epoch": done + (1 if step == total else 0),
                 }
-        if is_nested or total == 0 or (has_name and _PART.search(description)):
+        if is_below or total == 0 or (has_name and _PART.search(description)):
             return fields
         if self._epoch_total is not None and not _EPOCHS_BAR.search(name):
             return (
@@ -244,6 +240,15 @@ class BarReader:
         time_s = drawing.elapsed_s, drawing.remaining_s
         fields.update(self._as_run(name, step, total, *time_s, shows_loss=shows_loss))
         return fields
+
+    def _is_proven(self, bar: Tuple[str, int], step: int) -> bool:
+        """Whether losses are printed while a bar of an unknown name moves."""
+        seen = self._strangers.get(bar)
+        if seen is not None and seen[0] < step and seen[1] < self._losses:
+            self._proven.add(bar)
+        elif len(self._strangers) < MAX_BARS:
+            self._strangers[bar] = step, self._losses
+        return bar in self._proven
 
     def _as_run(
         self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int, *, shows_loss: bool
@@ -279,6 +284,8 @@ class BarReader:
                 return False
             bar.lags = 0
             if step > bar.step:
+                bar.has_lines = bar.has_lines or bar.heard > 0
+                bar.heard, bar.is_doubted = 0, False
                 self._leave_inner(step - bar.step)
                 bar.step = step
             return True

@@ -15,7 +15,7 @@ import re
 from copy import copy
 from typing import Any, Callable, Optional
 
-from .bars import BarReader, is_of_unknown
+from .bars import BarReader, is_of_unknown, says_loss
 from .drawn import Drawing, find_drawing
 from .forms import FormReader
 from .objects import POSITION, parse_object, read_object
@@ -108,6 +108,7 @@ class LineReader:
         message, and otherwise metrics. It replaces everything that is known here. `sees_all`: no line of the
         program is missing."""
         self._search = search
+        self.moment = 0  # which time more lines have come
         self._sees_all = sees_all
         self._counted = Epochs()
         self._epochs: Optional[int] = None  # that a line of its own has named
@@ -139,9 +140,11 @@ class LineReader:
                 self._actor = self._speaker
         if fields and self._sees_all and not (self._is_bar or self._bars.has_run):
             self._follow(fields)
-        if fields and not self._is_bar and not POSITION.isdisjoint(fields) and self._bars.is_behind(fields):
-            fields = {"step": None, "total_steps": None, **fields}
         metrics = None if fields is None else fields.get("metrics")
+        if fields and not self._is_bar:
+            is_other = bool(metrics) and says_loss(metrics) and self._bars.hear(self.moment)
+            if is_other or (not POSITION.isdisjoint(fields) and self._bars.is_behind(fields)):
+                fields = {"step": None, "total_steps": None, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
             return fields
         kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}

@@ -107,6 +107,7 @@ class Reader:
             self._reporter._run.leave()
             with contextlib.suppress(OSError):
                 os.unlink(self._place)
+        self._lines.moment += 1
         for output in self._outputs:
             self._report(output.read())
         try:

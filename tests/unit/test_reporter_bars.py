@@ -62,7 +62,9 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
         "train/images", "/data/train", "train-00001-of-00005.parquet", "train_set",
         # Nothing that is known, as sentence-transformers' `Batches` for each encoding.
         "Batches", "Calibration", "Copy", "Scores", "Upload 3 LFS files", "LR finder", "Merge", "Évaluation",
-        "DPO", "ring", "Readout layer",
+        "DPO", "ring", "Readout layer", "Running inference", "Tuning threshold", "loss landscape",
+        "Learning rate finder", "Episode 3 render", "Round 2 aggregation", "steps to export", "Fitting scaler",
+        "Training tokenizer", "Training features", "Epoch 1 metrics",
     ],
 )  # fmt: skip
 def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
@@ -73,6 +75,42 @@ def test_a_bar_of_an_unknown_name_counts_where_it_shows_what_only_a_training_mea
     bar = "bert:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s, {}=0.5]"
     assert read(bar.format("loss")) == {"step": 450, "total_steps": 1000, "metrics": {"loss": 0.5}}
     assert read(bar.format("ram")) is None
+
+
+def test_a_bar_of_an_unknown_name_counts_where_losses_are_printed_while_it_moves() -> None:
+    bars = [f"SFT: {at}%|████▌     | {at}/100 [01:23<01:41,  5.41it/s]" for at in (10, 20, 30)]
+    lines = ["{'loss': 0.5}", "{'loss': 0.4}"]
+    assert read(bars[0], lines[0], bars[1]) == {"step": 20, "total_steps": 100}
+    assert read(bars[0], lines[0], bars[1], bars[2]) == {"step": 30, "total_steps": 100}
+    assert read(bars[0], bars[1], lines[0]) == {"metrics": {"loss": 0.5}}
+    assert read(bars[0].replace("SFT", "Val"), lines[0], bars[1].replace("SFT", "Val")) is None
+
+
+def read_at_times(*times: list[str]) -> dict[str, Any]:
+    """What is known after lines that came at so many times."""
+    reader, known = LineReader(), dict[str, Any]()
+    for lines in times:
+        reader.moment += 1
+        for line in lines:
+            known |= reader.read(line) or {}
+    return {name: known.get(name) for name in ("step", "total_steps")}
+
+
+@pytest.mark.parametrize("last", [100, 3000])
+def test_a_bar_without_a_name_is_a_preparations_where_losses_come_again_and_again_without_it(
+    last: int,
+) -> None:
+    """Seen: step 3000 of 3000, finished, of a training that prints losses and no steps."""
+    bars = [f" 0%|█| {at}/3000 [00:10<00:00, 50it/s]" for at in (0, last)]
+    losses = [[f"loss: {1 / at}"] for at in range(1, 5)]
+    nothing = {"step": None, "total_steps": None}
+    assert read_at_times(bars, *losses) == nothing
+    assert read_at_times(bars, [line for lines in losses for line in lines])["step"] == last  # held back
+    assert read_at_times([bars[0]], *losses, [bars[1]], *losses)["step"] == last  # between two of its steps
+    assert read_at_times(bars, *[[line.replace("loss", "test loss") for line in each] for each in losses]) == {
+        "step": last, "total_steps": 3000,
+    }  # fmt: skip
+    assert read_at_times(["Training:" + bar for bar in bars], *losses)["step"] == last
 
 
 @pytest.mark.parametrize(
@@ -86,12 +124,10 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
 @pytest.mark.parametrize(
     "name",
     [
-        "ResNet train on dataset X", "Finetuning on test split A", "Fitting filterbank",
-        "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train encoder", "Generator training",
-        "Workload A train", "Training on test-bench v2", "reading=1", "Train loss 0.5 | Test loss 0.5",
+        "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train loss 0.5 | Test loss 0.5",
         "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
-        "DPO loss 0.5", "Deep learning with adamw", "Distilling", "Iteration", "Global step", "Progress",
-        "Training embedding model", "Training (evaluating every 10)", "Rank 0", "pretrain",
+        "DPO loss 0.5", "Distilling", "Iteration", "Global step", "Progress", "Rank 0", "pretrain", "Overall",
+        "Trainer", "Training the model",
     ],
 )  # fmt: skip
 def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:
@@ -100,14 +136,20 @@ def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -
     assert (fields.get("step"), fields.get("total_steps")) == (450, 1000)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["Epoch 2/3 dataset A", "Epoch 2/3 (tokenizer frozen)", "Warmup epoch 2/3", "Predictor epoch 2/3"],
-)
-def test_a_bar_that_names_its_epoch_is_the_trainings_whatever_it_is_about(name: str) -> None:
+@pytest.mark.parametrize("name", ["Epoch 2/3 (train) adapters", "Epoch 2/3 loss=0.5", "[Train] Epoch 2/3"])
+def test_a_bar_that_names_its_epoch_is_the_trainings(name: str) -> None:
     assert read(f"{name}: 50%|██| 50/100 [01:30<01:41]") == {
         "step": 150, "total_steps": 300, "epoch": 1, "total_epochs": 3,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["Train encoder", "Training on test-bench v2", "Epoch 2/3 dataset A"])
+def test_a_bar_that_names_a_training_of_something_has_to_show_a_loss(name: str) -> None:
+    """A tokenizer, a scaler and features are trained, too."""
+    bar = "{}:  45%|████▌     | 450/1000 [01:23<01:41,  5.41it/s{}]"
+    assert read(bar.format(name, "")) is None
+    shown = read(bar.format(name, ", loss=0.5")) or {}
+    assert ("step" in shown) == ("test" not in name)  # nor an evaluation
 
 
 def test_a_bar_that_says_what_its_last_step_does_is_still_the_trainings() -> None:
@@ -143,7 +185,7 @@ def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -
     bar = "Epoch {}: {}0%|█████| {}/10 [00:02<00:00,  5.00it/s]"
     epochs = [bar.format(epoch, step, step) for epoch in (1, 2) for step in (2, 10)]
     assert read(f"Warming up caches: {before}", *epochs) == {"step": 20, "epoch": 2}
-    assert read(f"Round one: {before}", *epochs) == {"step": 20, "total_steps": None, "epoch": 2}
+    assert read(f"Round: {before}", *epochs) == {"step": 20, "total_steps": None, "epoch": 2}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +198,7 @@ def test_the_plan_of_a_bar_before_is_not_that_of_bars_that_name_their_epochs() -
         (["[0]\ttrain-rmse:0.6", "[1]\ttrain-rmse:0.5"], {"step": 2}),
     ],
 )
-@pytest.mark.parametrize("name", ["", "Round one: "])
+@pytest.mark.parametrize("name", ["", "Round: "])
 def test_where_a_training_prints_lines_a_bar_before_it_says_nothing(
     name: str, lines: list[str], last: dict[str, Any]
 ) -> None:
@@ -408,7 +450,7 @@ def check_order(positions: list[tuple[int | None, int | None]]) -> None:
 
 @pytest.mark.parametrize("leave", [True, False])
 @pytest.mark.parametrize(
-    "names", [(None, None), ("Epochs", None), ("training", "loss 0.5"), ("round", "epoch 1")]
+    "names", [(None, None), ("Epochs", "Batches"), ("Overall", None), ("training", "loss 0.5"), ("round", "epoch 1")]
 )
 def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
     names: tuple[str | None, str | None], leave: bool
