@@ -26,15 +26,18 @@ _EVALUATION_BAR = lazily(
     re.IGNORECASE,
 )
 _TRAINING = lazily(
-    r"(?<![a-z/.])(?:(?:pre-?|meta-?)?train(?:ing)?|(?:fine-?)?tuning|fitting)(?![a-z/]|[.-]\w)", re.IGNORECASE
+    r"(?<![a-z/.])(?:(?:pre-?|meta-?)?train(?:ing)?|(?:fine-?)?tuning|fitting)(?![a-z/]|[.-]\w)",
+    re.IGNORECASE,
 )
 # What else is said in the name of a training's bar. One with another word has to show a loss.
-_KNOWN = set(
-    "train training trainer pretrain pretraining pre meta fit fitting finetune finetuning fine tune tuning"  # noqa: SIM905
-    " learn learning optimize optimizing optimization distilling running run loop main model"
-    " epoch epochs episode episodes round rounds step steps timestep timesteps iter iters iteration iterations"
-    " it update updates progress total overall global env rank gpu cpu cuda loss of on the with in and".split()
-)
+_KNOWN = {
+    "and", "cpu", "cuda", "distilling", "env", "episode", "episodes", "epoch", "epochs", "fine", "finetune",
+    "finetuning", "fit", "fitting", "global", "gpu", "in", "it", "iter", "iteration", "iterations", "iters",
+    "learn", "learning", "loop", "loss", "main", "meta", "model", "of", "on", "optimization", "optimize",
+    "optimizing", "overall", "pre", "pretrain", "pretraining", "progress", "rank", "round", "rounds", "run",
+    "running", "step", "steps", "the", "timestep", "timesteps", "total", "train", "trainer", "training",
+    "tune", "tuning", "update", "updates", "with",
+}  # fmt: skip
 _INNER = {"batch", "batches", "mini", "minibatch", "minibatches"}  # below another bar
 _WORD = lazily(r"[^\W\d_]+")
 _PAIR = lazily(r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)", re.IGNORECASE)
@@ -51,8 +54,8 @@ _WORDS = lazily(r"[^\W\d]{0,64}(?: [^\W\d]{1,64}){0,8}")
 
 
 def _is_named(description: str, *, is_inner: bool, shows_loss: bool) -> bool:
-    """Whether a bar says that it is the training's, or says nothing: each word of its name is a known one. What
-    it shows of a loss says the same."""
+    """Whether a bar says that it is the training's, or says nothing: each word of its name is a known one. A
+    loss that it shows says the same."""
     said = _PAIR.sub(lambda pair: "" if says_measured([pair.group()]) else pair.group(), description)
     training = _TRAINING.search(said)
     evaluation = _EVALUATION_BAR.search(said)
@@ -150,8 +153,8 @@ class BarReader:
         return self._take(drawing, is_nested=is_nested, has_version="v_num=" in line)
 
     def hear(self, moment: int) -> bool:
-        """A line has said a loss. Whether the bar was another thing's, which the training goes on without: losses
-        come again and again, and none has come while the bar moved."""
+        """A line has said a loss. Whether the bar was another thing's: losses come again and again, and none
+        has come while the bar moved."""
         self._losses += 1
         bar = self._run
         if bar is None or bar.has_lines or bar.is_named or bar.is_doubted or bar.before:

@@ -42,12 +42,13 @@ _RANK_PREFIX = lazily(
     r"\[(?:(?:[\w.-]{1,128}@)?\d{1,9},(\d{1,9})\]<\w{1,16}>|(?:rank|default|trainer|worker)(\d{1,9})\]):\s?"
     # Where the rest says no position, the number may be one: `3: loss 0.5`.
     r"|^\s{0,8}(\d{1,6}):\x20(?=.{0,300}?(?:step|epoch|iter|%\||\d\d:\d\d|\{))"
-    r"|^[\[(<]?(?:rank(0|[1-9]\d{0,5})"
-    r"|(?:gpu|worker|process|proc|client|replica|actor)[ _:#-]?(0|[1-9]\d{0,2}))"
-    r"(?:[\])>]:?\s?|[:|,]?\s)",
+    r"|^[\[(<]?(?:rank\s?(0|[1-9]\d{0,5})"
+    r"|(?:gpu|cuda|node|worker|process|proc|client|replica|actor)[ _:#-]?(0|[1-9]\d{0,2}))"
+    r"(?:/\d{1,5})?(?:[\])>]:?\s?|[:|,]?\s)"
+    r"|^\((\d{1,5})/\d{1,5}\)\s",  # of icefall
     re.IGNORECASE,
 )
-_BEGIN_OF_RANK = set("0123456789 [(<rRgGwWpPcCaA")
+_BEGIN_OF_RANK = set("0123456789 [(<rRgGwWpPcCaAnN")
 _EPOCH = lazily(rf"\bepoch:?\s{{0,16}}\[?({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE)
 # Paddle's `step 10/100 - loss: 0.5 - 12ms/step` is of the same make.
 _KERAS = lazily(rf"^\s*(?:step\s{{1,16}})?({_COUNT})/({_COUNT})\s+(?:[━=>.\[\]-]|\d{{1,9}}s\b)")
@@ -63,6 +64,7 @@ _BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
 _CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
 _TIME = lazily(
     r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*"
+    r"|^\[\d\d/\d\d \d\d:\d\d:\d\d [\w.]{1,64}\]:\s{1,4}"  # of Detectron2
     r"|^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,64} [\w./-]{1,64}(?:\[\d{1,9}\])?:\s)?"  # syslog's
 )
 _RAY = lazily(r"^\((\w[\w.]{0,64}) pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
@@ -142,7 +144,7 @@ class LineReader:
             self._follow(fields)
         metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
-            is_other = bool(metrics) and says_loss(metrics) and self._bars.hear(self.moment)
+            is_other = says_loss(metrics or ()) and self._bars.hear(self.moment)
             if is_other or (not POSITION.isdisjoint(fields) and self._bars.is_behind(fields)):
                 fields = {"step": None, "total_steps": None, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):

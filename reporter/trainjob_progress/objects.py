@@ -25,7 +25,7 @@ _ITEM = lazily(  # of a Python dictionary, as its repr has it
     rf"\s*'([^'\\]{{1,200}})':\s?(?:'([^'\\]{{0,200}})'|({NUMBER}))\s?([,}}])",
     re.IGNORECASE,
 )
-_RANKS = {"rank", "global_rank", "local_rank", "process_index", "worker", "worker_id"}
+_RANKS = {"process_index", "worker", "worker_id"}  # and all that ends so
 # What is no measurement, where nothing else is said but a learning rate.
 _SETTINGS = {
     "arch", "betas", "batch_size", "data", "dataset", "device", "dropout", "gamma", "gpu", "gpus", "model",
@@ -59,7 +59,7 @@ _FIELD_OF_DOCUMENT = {
 }
 
 
-def read_object(text: str, may_be_set: Optional[Callable[[Fields], bool]] = None) -> Optional[Fields]:
+def read_object(text: str, may_be_set: Optional[Callable[[Fields, object], bool]] = None) -> Optional[Fields]:
     """The fields of a report, perhaps none; None when it is no object, or says nothing of progress.
     `may_be_set`: whether a position may be a setting. None: it is none, whatever stands beside it."""
     values = parse_object(text)
@@ -90,7 +90,7 @@ def read_object(text: str, may_be_set: Optional[Callable[[Fields], bool]] = None
     has_measurement = any(isinstance(value, float) for value in fields.get("metrics", {}).values())
     says_more = not has_measurement and any(isinstance(value, str) for value in metrics.values())
     is_doubted = may_be_set is not None and is_doubtful(fields, fields.get("metrics", ()))
-    if is_doubted and may_be_set is not None and (may_be_set(fields) or says_more):
+    if is_doubted and may_be_set is not None and (may_be_set(fields, tuple(values)) or says_more):
         return {}
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
@@ -133,7 +133,8 @@ def _name_aside(metrics: Mapping[str, Any], aside: str) -> Fields:
 def is_another_ranks(values: dict[str, Any]) -> bool:
     """Whether a line says that rank 1 or a later one printed it. That rank 0 did is no metric."""
     for name in list(values):
-        if name.lower() in _RANKS and isinstance(values[name], int) and values.pop(name) != 0:
+        is_rank = name.lower() in _RANKS or name.lower().endswith("rank")
+        if is_rank and isinstance(values[name], int) and values.pop(name) != 0:
             return True
     return False
 

@@ -12,8 +12,8 @@ from .objects import (
     Fields,
     are_settings,
     is_another_ranks,
-    is_doubtful,
     parse_object,
+    says_measured,
     speaks_of_progress,
     with_position,
 )
@@ -24,26 +24,15 @@ MAX_FORMS = 64  # of lines
 MAX_BESIDE = 2048  # characters; in a longer line all else that is said counts, whatever it is
 _COUNT = r"\d{1,15}"
 _FILLING = lazily(r"[\s|,;()\[\]-]")
-# What is said beside: `eta: 0:10:00`, `step_avg:100.12ms`, `msg="train"`, `(+nanz)`, `120.5 ms`, `(7.0e+00)`.
+# What is said beside: `eta: 0:10:00`, `12.3K tok/s`, `msg="train"`, `env=dev`, `(+nanz)`, `(7.0e+00)`.
 _BESIDE = lazily(
-    r"\b\w{1,16}[:=]\s{0,4}\d{1,9}(?::\d\d){1,2}\b"
-    r"|\b(?:\w{1,16}[:=]\s?)?\d{1,9}(?:\.\d{1,9})?\s?(?:m?s|[a-z]{1,12}/s(?:ec)?|s(?:ec)?/[a-z]{1,8})\b"
-    r"|\b\w{1,16}(?:/\w{1,8})?(?:[:=]\s{0,4}|\s{1,4})\d{1,9}(?:\.\d{1,9})?(?:\s?[KMGT]i?B|[KMGT])\b"
-    r'|\b\w{1,16}="[^"]{0,200}"|\b(?:level|lvl|ts|time|timestamp)=\S{1,40}|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)',
+    r"\b(?:\w{1,16}[:=]\s{0,4}|(?:eta|elapsed|time)\s)?(?:(?:\d{1,4} days?, )?\d{1,9}(?::\d\d){1,2}\b"
+    r"|\d[\d,]{0,12}(?:\.\d{1,9})?\s?(?:%|m?s\b|[kKMGT]i?B?\b|[kKMGT]?\s?[a-z]{1,12}/[a-z]{1,8}\b))"
+    r'|\b\w{1,16}=(?:"[^"]{0,200}"|[a-z][^\s,;]{0,40})|\b(?:ts|time|timestamp)=\S{1,40}'
+    r"|\([+-]?(?:nan|\d{1,9}(?:\.\d{1,9})?)z?\)",
     re.IGNORECASE,
 )
-# Whole parts of a line that are a number and its unit: `| 12.3K tok/s |`, `, 123ms/step,`, `- ETA 1h 20m`.
-_PART_BESIDE = lazily(
-    r"(?:\||[,;](?=\s)|\s-(?=\s)|\t)\s{0,4}(?:\d[\d,]{0,12}(?:\.\d{1,9})?\s?(?:%\s?)?[a-z]{1,12}"
-    r"(?:\s[a-z]{1,12})?(?:/[a-z]{1,12})?|eta:?\s(?:\d{1,9}(?::\d\d){1,2}|\d{1,9}[dhms](?:\s?\d{1,2}[hms]){0,3}))"
-    r"(?=\s{0,4}(?:$|[|;\t]|,\s)|\s{1,4}-\s)",
-    re.IGNORECASE,
-)
-# `avg loss over last 100 steps: 0.5`: what is measured is not named by that.
-_SENTENCE = lazily(
-    r"\b[a-z]{1,16}(?:\s[a-z]{1,12}){1,4}\s\d{1,9}\s[a-z]{1,16}\s?[:=]\s{0,4}\d{1,9}(?:\.\d{1,9})?(?![\w.])",
-    re.IGNORECASE,
-)
+_LOSS = lazily(r"loss\b.{0,48}?(?:\d\.\d|nan\b|inf\b)", re.IGNORECASE)
 _OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
 # Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
@@ -53,11 +42,19 @@ _LABEL = lazily(
     re.IGNORECASE,
 )
 _LETTER = lazily(r"[^\W\d]")
-_TIMED = lazily(r"\d:\d\d\b|\d\s?(?:m?s|min|h)\b")  # `(eta 0:10:00)`, `took 1.2s`
+_PROSE = lazily(r"[^\W\d_]{3}")
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _BEST = lazily(r"\bbest\b", re.IGNORECASE)
-_CALL = lazily(r"\w{1,64}\(\w{1,64}=")  # the repr of settings
+_WORD = lazily(r"[^\W\d_]+|#|(?<=[\[(])\d{1,6}(?:/\d{1,6})?(?=[\])])|^\s{0,8}\d{1,6}:\s")
+# What else may stand before the position of a training: its part, a log record's level, a tag.
+_BEFORE = {
+    "after", "at", "completed", "current", "debug", "end", "finished", "global", "i", "info", "learning",
+    "main", "of", "optimizer", "pid", "rank", "root", "saved", "train", "trainer", "training", "warning",
+}  # fmt: skip
+_TAG = lazily(
+    r"\[[A-Za-z](?:[\w.-]{0,62}[A-Za-z.])?\]|(?<![\w.])[A-Za-z]\w{0,31}(?:\.\w{1,32}){1,6}(?![\w.])"
+)
 
 
 class Epochs:
@@ -105,39 +102,43 @@ class PairReader:
 
     def __init__(self, epochs: Epochs) -> None:
         self.epochs = epochs
-        self._forms: set[str] = set()  # of lines that say just enough
         self._names_run = False  # steps are named as the run's: others are of something else
         self._known: dict[str, float] = {}  # step and epoch
-        self._last: dict[str, float] = {}  # the same, or what may be settings
+        self._forms: dict[
+            object, dict[str, float]
+        ] = {}  # the same, of lines beside which nothing is measured
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
         other = copy(self)
-        other.epochs, other._last, other._known = epochs, dict(self._last), dict(self._known)
+        other.epochs, other._known, other._forms = epochs, dict(self._known), dict(self._forms)
         return other
 
     def follow(self, fields: Fields) -> None:
         """Another line has said where the run stands."""
         for field in POSITION.intersection(fields):
-            self._last[field] = self._known[field] = fields[field] or 0
+            self._known[field] = fields[field] or 0
 
     def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no
         measurements stand behind it."""
         text = to_plain(line)
-        pairs = find_pairs(text)
-        if not pairs or not self._is_said_by(pairs, text):
-            return self._read_both(text)
-        if are_settings(pair.name for pair in pairs) or (
-            _CALL.match(text) and not any("loss" in pair.name.lower() for pair in pairs)
-        ):
-            return {}
-        pairs = _with_totals([pair for pair in pairs if not is_place(pair, text)], text)
+        found = find_pairs(text)
+        pairs = [pair for pair in found if not is_place(pair, text)]
         position = next((pair.start for pair in pairs if pair.name.lower() in COUNTS), None)
-        if position is not None and (
-            _ASIDE.search(_leave_out(pairs, text[:position])) or _BEST.search(text, 0, position)
-        ):
+        is_measured = says_measured(pair.name for pair in pairs) or _LOSS.search(text) is not None
+        if text.endswith("}") and (both := self._read_both(text)) is not None:
+            return both
+        is_all = bool(pairs) and _are_said(pairs, text)
+        if not is_all and not (is_measured and position is not None):
+            return None
+        if position is not None and _is_aside(found, text, position):
             return {}
+        if not is_all:
+            pairs = [pair for pair in pairs if _is_sure(pair)]
+        if are_settings(pair.name for pair in pairs):
+            return {}
+        pairs = _with_totals(pairs, text)
         pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
         self._names_run = self._names_run or any(pair.name.lower() in OF_RUN for pair in pairs)
         fields, values = self._sort(pairs)
@@ -148,17 +149,14 @@ class PairReader:
         if "total_steps" in fields and "step" in fields:
             first = next(name for name in fields if name in POSITION)
             self.epochs.put_steps(fields, is_inner=first == "epoch" or "epoch" not in fields)
-        if is_whole and fields.keys() == {"step", "total_steps"}:
-            end = pairs[-1].start + pairs[-1].length
-            if _LETTER.search(_BESIDE.sub("", _SENTENCE.sub("", text[end:]))) and not _TIMED.search(
-                text, end
-            ):
+        if POSITION.isdisjoint(fields):
+            is_assigned = not all(pair.sign.isspace() for pair in pairs)
+            return fields if is_assigned and speaks_of_progress(fields) else None
+        if is_whole and not is_measured:
+            left = _leave_out(found, text, position or 0)
+            if _PROSE.search(_BESIDE.sub("", left)) or self.may_be_set(fields, _DIGITS.sub("0", text)):
                 return {}  # `Step 2/5 done` of a script
-        if is_whole and is_doubtful(fields, (pair.name for pair in pairs)) and self.may_be_set(fields):
-            return {}
-        has_position = not POSITION.isdisjoint(fields)
-        is_assigned = not all(pair.sign.isspace() for pair in pairs)
-        return fields if has_position or (is_assigned and speaks_of_progress(fields)) else None
+        return fields
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
         """Totals, and values by name: the first step and the first epoch are where the line stands."""
@@ -189,20 +187,20 @@ class PairReader:
                 values[pair.name] = pair.value
         return totals, {**said, **values}
 
-    def may_be_set(self, fields: Fields) -> bool:
-        """Whether a doubtful position may be a setting: it may, until a later one is larger."""
-        positions = {field: fields[field] for field in POSITION.intersection(fields)}
-        before = self._last
-        self._last = {**before, **positions}
-        return all(
-            value > 1 and value != self._known.get(field) and value <= before.get(field, value)
-            for field, value in positions.items()
-        )
+    def may_be_set(self, fields: Fields, form: object) -> bool:
+        """Whether a position beside which nothing is measured may be a setting: it may, until a line of the
+        same form says a larger one."""
+        at = {field: fields[field] for field in POSITION.intersection(fields)}
+        before = self._forms.get(form, {})
+        if before or len(self._forms) < MAX_FORMS:
+            self._forms[form] = at
+        rises = any(before.get(field, value) < value for field, value in at.items())
+        return not rises and any(self._known.get(field) != value for field, value in at.items())
 
     def _read_both(self, text: str) -> Optional[Fields]:
         """`step 5: {'loss': 0.5}`"""
         at = text.find("{")
-        if at <= 0 or text[-1] != "}":
+        if at <= 0:
             return None
         fields, values = self.read(text[:at], is_whole=False), parse_object(text[at:])
         if not fields or not values or POSITION.isdisjoint(fields):
@@ -210,32 +208,26 @@ class PairReader:
         metrics = {name: value for name, value in values.items() if type(value) in (int, float)}
         return {**fields, "metrics": {**fields.get("metrics", {}), **metrics}}
 
-    def _is_said_by(self, pairs: list[Pair], text: str) -> bool:
-        """Whether a line says little else: prose, or a configuration, may have a number in it. One that has
-        the form of an earlier one does, though its numbers are longer."""
-        said = sum(pair.length for pair in pairs)
-        if _begins_with_position(pairs, text):
-            text = _PART_BESIDE.sub("", text)
-        if said >= 0.6 * len(_FILLING.sub("", text)):
-            is_much, left = True, text
-        elif len(text) > MAX_BESIDE:
-            is_much, left = False, text
-        else:
-            left = _BESIDE.sub("", text if pairs[0].start > 1 else _SENTENCE.sub("", text))
-            is_much = said >= 0.6 * len(_FILLING.sub("", left))
-        if is_much and said >= 0.8 * len(_FILLING.sub("", left)):
-            return True
-        form = _DIGITS.sub("0", text)
-        if is_much and len(self._forms) < MAX_FORMS:
-            self._forms.add(form)
-        return is_much or form in self._forms
+
+def _are_said(pairs: list[Pair], text: str) -> bool:
+    """Whether a line says little else: prose, or a configuration, may have a number in it."""
+    said = sum(pair.length for pair in pairs)
+    if said >= 0.6 * len(_FILLING.sub("", text)):
+        return True
+    return len(text) <= MAX_BESIDE and said >= 0.6 * len(_FILLING.sub("", _BESIDE.sub("", text)))
 
 
-def _begins_with_position(pairs: list[Pair], text: str) -> bool:
-    """Whether a line says first where the run stands, and then a measurement."""
-    first, *more = pairs
-    begins = first.name.lower() in COUNTS and not re.search(r"\w", text[: first.start])
-    return begins and any(pair.name.lower() not in COUNTS and isinstance(pair.value, float) for pair in more)
+def _is_sure(pair: Pair) -> bool:
+    """Whether it is one among words, too: `over 1000.00 frames` is none."""
+    return not pair.sign.isspace() or pair.name.lower() in COUNTS or says_measured([pair.name])
+
+
+def _is_aside(pairs: list[Pair], text: str, position: int) -> bool:
+    """Whether another thing's position is said, or an earlier one: by what stands before it."""
+    before = _BESIDE.sub("", _leave_out([pair for pair in pairs if pair.start < position], text[:position]))
+    if _ASIDE.search(before) or _BEST.search(text, 0, position):
+        return True
+    return not _BEFORE.issuperset(_WORD.findall(_TAG.sub("", before).lower()))
 
 
 def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:
@@ -269,11 +261,12 @@ def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
     ]
 
 
-def _leave_out(pairs: list[Pair], text: str) -> str:
+def _leave_out(pairs: list[Pair], text: str, start: int = 0) -> str:
     """What else is said: a metric's name says nothing of a position behind it."""
     for pair in reversed(pairs):
-        text = text[: pair.start] + text[pair.start + pair.length :]
-    return text
+        if pair.start >= start:
+            text = text[: pair.start] + text[pair.start + pair.length :]
+    return text[start : start + MAX_BESIDE]
 
 
 def _name_labelled(pairs: list[Pair], text: str) -> list[Pair]:

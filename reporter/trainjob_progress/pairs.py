@@ -51,14 +51,6 @@ _ENDS = lazily(r"\s{0,4}(?:$|[|,;\])])")
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
 _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
 _WORDS_CHARACTERS = 48
-# Before a count: how many there are, or what each of them takes, is not where the run stands.
-_AMOUNT = lazily(
-    r"(?:\b(?:total|max|maximum|num|n|number of|warm-?up|save|log|logging|skipped|per|every|each"
-    r"|inner|micro|accum\w{0,8}|ppo|env|critic|solver|search|tuning)|#)\s"
-    r"(?:[a-z]{1,12}\s)?$",
-    re.IGNORECASE,
-)
-_AMOUNT_CHARACTERS = 24
 MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
 COUNTS = {
@@ -108,8 +100,6 @@ def find_pairs(text: str) -> list[Pair]:
         if sentence == match.end() + 1:
             continue
         start = match.start()
-        if lowered in COUNTS and _AMOUNT.search(text, max(0, start - _AMOUNT_CHARACTERS), start):
-            continue
         if sign.isspace() and "." not in value and lowered not in COUNTS:
             if _OF_SOMETHING.match(text, match.end()):
                 continue

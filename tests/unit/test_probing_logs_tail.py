@@ -89,7 +89,7 @@ def test_a_point_has_the_position_known_then_and_what_its_own_line_measured() ->
         "{'eval_loss': 0.5, 'epoch': 1.0}",
         "rank 0: saved",
         "step=451 loss=nan",
-        "step=452",
+        "step=452 loss=0.5",
     ]
     outcome = TailReader().read(log(*lines), is_whole=True)
     assert isinstance(outcome, Progress)
@@ -104,7 +104,7 @@ def test_a_point_has_the_position_known_then_and_what_its_own_line_measured() ->
 
 def test_a_line_that_was_redrawn_is_one_point_and_none_where_its_time_is_not_known() -> None:
     for redraws, expected in ((3, [NOON]), (300, [])):
-        outcome = TailReader().read(log("\r".join([BAR] * redraws), "step=460"), is_whole=True)
+        outcome = TailReader().read(log("\r".join([BAR] * redraws), "step=460 loss=0.5"), is_whole=True)
         assert isinstance(outcome, Progress)
         assert [each.timestamp for each in outcome.points] == expected
 

@@ -63,7 +63,8 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
         # Nothing that is known, as sentence-transformers' `Batches` for each encoding.
         "Batches", "Calibration", "Copy", "Scores", "Upload 3 LFS files", "LR finder", "Merge", "Évaluation",
         "DPO", "ring", "Readout layer", "Running inference", "Tuning threshold", "loss landscape",
-        "Learning rate finder", "Episode 3 render", "Round 2 aggregation", "steps to export", "Fitting scaler",
+        "Learning rate finder", "Episode 3 render", "Round 2 aggregation", "steps to export",
+        "Fitting scaler",
         "Training tokenizer", "Training features", "Epoch 1 metrics",
     ],
 )  # fmt: skip
@@ -107,9 +108,8 @@ def test_a_bar_without_a_name_is_a_preparations_where_losses_come_again_and_agai
     assert read_at_times(bars, *losses) == nothing
     assert read_at_times(bars, [line for lines in losses for line in lines])["step"] == last  # held back
     assert read_at_times([bars[0]], *losses, [bars[1]], *losses)["step"] == last  # between two of its steps
-    assert read_at_times(bars, *[[line.replace("loss", "test loss") for line in each] for each in losses]) == {
-        "step": last, "total_steps": 3000,
-    }  # fmt: skip
+    tests = [[line.replace("loss", "test loss") for line in each] for each in losses]
+    assert read_at_times(bars, *tests) == {"step": last, "total_steps": 3000}
     assert read_at_times(["Training:" + bar for bar in bars], *losses)["step"] == last
 
 
@@ -450,7 +450,8 @@ def check_order(positions: list[tuple[int | None, int | None]]) -> None:
 
 @pytest.mark.parametrize("leave", [True, False])
 @pytest.mark.parametrize(
-    "names", [(None, None), ("Epochs", "Batches"), ("Overall", None), ("training", "loss 0.5"), ("round", "epoch 1")]
+    "names",
+    [(None, None), ("Epochs", "Batches"), ("Overall", None), ("training", "loss 0.5"), ("round", "epoch 1")],
 )
 def test_a_bar_within_a_bar_gives_the_steps_of_the_run(
     names: tuple[str | None, str | None], leave: bool
