@@ -170,7 +170,7 @@ def test_a_killed_command_is_a_failed_run_that_names_the_signal(tmp_path: Path) 
 def test_a_command_that_ends_well_when_it_is_asked_to_stop_has_not_completed(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (print('step 8/10', flush=True), os._exit(0)))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('step 8/10 loss 0.5', flush=True), os._exit(0)))\n"
         "print('ready', flush=True)\ntime.sleep(60)"
     )
     run = Run(tmp_path, script)
@@ -189,7 +189,7 @@ def test_a_command_that_ends_well_when_it_is_asked_to_stop_has_not_completed(tmp
 @pytest.mark.parametrize(
     ("last_words", "ending"),
     [
-        ("print('step 10/10', flush=True); os._exit(0)", "finished"),
+        ("print('step 10/10 loss 0.5', flush=True); os._exit(0)", "finished"),
         ("os._exit(1)", "preempted"),
         ("signal.signal(15, signal.SIG_DFL); os.kill(os.getpid(), 15)", "preempted"),
         ("os.kill(os.getpid(), 9)", "preempted"),
@@ -198,7 +198,7 @@ def test_a_command_that_ends_well_when_it_is_asked_to_stop_has_not_completed(tmp
 def test_how_a_command_ends_that_is_asked_to_stop(tmp_path: Path, last_words: str, ending: str) -> None:
     script = (
         f"import os, signal, sys\ndef end(*_):\n    {last_words}\nsignal.signal(15, end)\n"
-        "print('step 4/10', flush=True)\nwhile True: signal.pause()"
+        "print('step 4/10 loss 0.5', flush=True)\nwhile True: signal.pause()"
     )
     run = Run(tmp_path, script)
     assert run.process.stdout is not None
@@ -376,7 +376,7 @@ def test_text_without_progress_is_reported_without_a_step(tmp_path: Path) -> Non
 
 
 def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
-    script = "import sys\nsys.stdout.write('x' * 50_000_000)\nprint('\\nstep 2/4')\n"
+    script = "import sys\nsys.stdout.write('x' * 50_000_000)\nprint('\\nstep 2/4 loss 0.5')\n"
     run = Run(tmp_path, script)
     code, output, _ = run.end()
     assert (code, len(output)) == (0, 50_000_010)
