@@ -202,7 +202,7 @@ def test_how_a_command_ends_that_is_asked_to_stop(tmp_path: Path, last_words: st
     )
     run = Run(tmp_path, script)
     assert run.process.stdout is not None
-    assert run.process.stdout.readline() == b"step 4/10\n"
+    assert run.process.stdout.readline() == b"step 4/10 loss 0.5\n"
     run.process.send_signal(signal.SIGTERM)
     ended = run.end()
     assert run.document["ending"] == ending, ended
@@ -348,10 +348,10 @@ def test_a_command_whose_output_nobody_reads_any_more_ends_as_it_would_without_u
     tmp_path: Path, descriptor: int
 ) -> None:
     """`yes | head -1` ends."""
-    run = Run(tmp_path, "", command=("sh", "-c", f"exec yes 'step 3/10' >&{descriptor}"))
+    run = Run(tmp_path, "", command=("sh", "-c", f"exec yes 'step 3/10 loss 0.5' >&{descriptor}"))
     stream = run.process.stdout if descriptor == 1 else run.process.stderr
     assert stream is not None
-    assert stream.readline() == b"step 3/10\n"
+    assert stream.readline() == b"step 3/10 loss 0.5\n"
     stream.close()
     run.process.stdout, run.process.stderr = (
         (None, run.process.stderr) if descriptor == 1 else (run.process.stdout, None)
@@ -379,7 +379,7 @@ def test_a_line_without_an_end_is_bounded(tmp_path: Path) -> None:
     script = "import sys\nsys.stdout.write('x' * 50_000_000)\nprint('\\nstep 2/4 loss 0.5')\n"
     run = Run(tmp_path, script)
     code, output, _ = run.end()
-    assert (code, len(output)) == (0, 50_000_010)
+    assert (code, len(output)) == (0, 50_000_019)
     assert run.document["step"] == 2
 
 
