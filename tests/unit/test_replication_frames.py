@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+import structlog
 from hypothesis import given, strategies as st
 from isal import isal_zlib
 
@@ -102,3 +103,23 @@ async def test_a_long_report_is_read_in_slices(monkeypatch: pytest.MonkeyPatch) 
     shares = Shares(JobLog(MemoryStore(base_revision=1)), "own", written=cast(Any, None))
     turns = await busy_s(shares.heard(report))
     assert max(turns) < sum(turns) / 3
+
+
+class Stored:
+    """A log that is stored at once."""
+
+    position, confirmed, sequence = 0, 0, 0
+
+    async def stored(self, _position: int, _within_s: float) -> bool:
+        return True
+
+
+async def test_a_report_that_comes_again_is_not_read_again() -> None:
+    """Its bytes could not be read: that would be logged."""
+    shares = Shares(JobLog(MemoryStore(base_revision=1)), "own", written=Stored())
+    shares.begin(cast(Any, object()), lambda: 1)
+    for frames in (b"", b"damaged"):
+        report = Report("other", 1, 1, Address("10.0.0.1", 443), (), False, frames)
+        with structlog.testing.capture_logs() as logged:
+            await shares.heard(report)
+    assert not logged

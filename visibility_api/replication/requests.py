@@ -66,7 +66,7 @@ class LogRequests:
             await respond(send, 409, msgspec.json.encode(refusal))
 
     async def _share(self, receive: Receive, send: Send) -> None:
-        body = b""
+        body = bytearray()
         while True:
             message = await receive()
             if message["type"] != "http.request":

@@ -214,8 +214,11 @@ class Shares:
 
     async def heard(self, report: Report) -> Share | None:
         """The answer to a member; None: this replica does not hold the Lease, or the report is an old one."""
-        frames = await _read(report)  # first: nothing is known of now after a pause
-        epoch, name = self._epoch(), report.member
+        name = report.member
+        known = self._members.get(name)
+        is_again = known is not None and report.number <= known.number
+        frames = () if is_again else await _read(report)  # first: nothing is known of now after a pause
+        epoch = self._epoch()
         if epoch is None or self._term is None:
             return None
         member = self._members.get(name)
