@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import tracemalloc
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,7 +124,7 @@ class Past:
         return sorted(str(each.relative_to(self.directory)) for each in self.directory.rglob("*.gz"))
 
     async def names(self, namespace: str | None = "team-a") -> list[str]:
-        return [line.name for _, line in await self.shelf.lines(namespace)]
+        return [line.name for line in await self.shelf.newest(namespace, 1000)]
 
 
 @pytest.fixture
@@ -137,8 +138,9 @@ async def test_a_job_that_has_ended_is_found_when_it_is_gone(past: Past) -> None
     past.delete(shown)
     await past.settle()
     assert await past.names() == ["bert-01234567"]
-    place, line = next(await past.shelf.lines("team-a"))
-    record = json.loads(await past.shelf.record(place, line) or b"")
+    found = await past.shelf.find("team-a", "bert-01234567")
+    assert found is not None
+    record = json.loads(await past.shelf.record(*found) or b"")
     assert record["summary"]["endTime"] == "2026-01-02T03:04:05Z"
     assert record["progress"]["metrics"] == [{"name": "loss", "value": "0.5"}]
     assert record["history"]["kind"] == "JobRecordHistory"
@@ -153,7 +155,7 @@ async def test_a_running_job_is_kept_when_it_is_deleted_or_begins_a_new_attempt(
     again = past.show(name="again", attempts=1)
     past.show(name="again", attempts=2)
     await past.settle()
-    lines = {line.name: json.loads(line.content) for _, line in await past.shelf.lines("team-a")}
+    lines = {line.name: json.loads(line.content) for line in await past.shelf.newest("team-a", 1000)}
     assert lines["bert-uid-of-t"]["summary"]["deleted"] is True
     assert lines["again-uid-of-t"]["summary"]["attempts"] == 2
     assert again.job.ref in past.jobs
@@ -561,6 +563,54 @@ async def test_a_list_looks_through_so_many_bytes_of_records(
     monkeypatch.setattr("visibility_api.archive.shelf.MAX_LIST_BYTES", 500)
     with pytest.raises(Unavailable, match="ask by namespace"):
         await past.names()
+
+
+async def _write_days(past: Past, days: int) -> None:
+    """Of 1 MiB each, of few bytes when they are compressed."""
+    for day in range(1, days + 1):
+        date = f"2026-01-{day:02}"
+        line = {"metadata": {"name": date, "uid": date, "labels": {"a": "x" * (1 << 20)}}}
+        line["summary"] = {"endTime": f"{date}T00:00:00Z"}
+        path = f"v1/index/team-a/ns-1/{date}.ndjson.gz"
+        await past.bucket.put(path, json.dumps(line).encode() + b"\n")
+
+
+async def test_a_list_holds_few_of_the_days_that_it_looks_through(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visibility_api.archive.shelf.MAX_CACHED_BYTES", 0)
+    monkeypatch.setattr("visibility_api.archive.shelf.LARGE_BYTES", 1)
+    await _write_days(past, 12)
+    tracemalloc.start()
+    try:
+        found = await past.shelf.newest("team-a", 2)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [line.name for line in found] == ["2026-01-12", "2026-01-11"]
+    assert peak < 8 << 20
+
+
+async def test_a_list_that_is_too_long_is_refused_unread_when_it_is_known(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused lists of 500 MB kept a thread at work all the time."""
+    monkeypatch.setattr("visibility_api.archive.shelf.MAX_CACHED_BYTES", 0)
+    monkeypatch.setattr("visibility_api.archive.shelf.MAX_LIST_BYTES", 5 << 20)
+    await _write_days(past, 12)
+    reads = 0
+    get = past.bucket.get
+
+    async def counting(path: str) -> bytes | None:
+        nonlocal reads
+        reads += 1
+        return await get(path)
+
+    monkeypatch.setattr(past.bucket, "get", counting)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="ask by namespace"):
+            await past.names()
+        assert 5 < reads <= 12
 
 
 def _event(second: int, **more: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import yaml
 from tests.jobs import NOW, document, spent
 from tests.unit.test_archive import Past
 from visibility_api.archive.bucket import Unavailable
-from visibility_api.archive.shelf import Filed
+from visibility_api.archive.index import Line
 from visibility_api.auth.errors import AccessDenied
 from visibility_api.auth.identity import Attributes
 from visibility_api.errors import status as errors
@@ -174,12 +174,13 @@ async def test_others_have_many_turns_while_a_long_list_is_made(
     client: Client, query: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """5,000 records as YAML kept the event loop for 2.7 s."""
-    filed = list(await client.past.shelf.lines("team-a")) * 80
+    found = await client.past.shelf.newest("team-a", 1000)
 
-    async def lines(_namespace: str | None) -> Iterator[Filed]:
-        return iter(filed)
+    async def newest(_namespace: str | None, most: int, choose: Any) -> list[Line]:
+        chosen: list[Line] = await choose(found * 80)
+        return chosen[:most]
 
-    monkeypatch.setattr(client.past.shelf, "lines", lines)
+    monkeypatch.setattr(client.past.shelf, "newest", newest)
     turns = 0
 
     async def other() -> None:

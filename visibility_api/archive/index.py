@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from io import BytesIO
 from typing import NamedTuple
 
 import msgspec
@@ -95,9 +96,9 @@ def read_line(content: bytes) -> Line:
 def read_lines(content: bytes) -> dict[str, Line]:
     """By uid. A line that cannot be read is left out."""
     lines: dict[str, Line] = {}
-    for each in content.splitlines():
+    for each in BytesIO(content):  # `splitlines` would keep all other threads waiting
         try:
-            line = read_line(each)
+            line = read_line(each.rstrip(b"\n"))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue
         lines[line.uid] = line

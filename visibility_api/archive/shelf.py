@@ -6,8 +6,9 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter, lt
 from weakref import WeakValueDictionary
 
 import structlog
@@ -20,9 +21,11 @@ from .namespaces import Namespaces
 log = structlog.get_logger("visibility.archive")
 
 MAX_CACHED_BYTES = 96 * 1024 * 1024  # of indexes
-READ_AT_ONCE = 16  # indexes; then other tasks run
-LARGE_BYTES = 256 * 1024  # compressed: 5,000 jobs
+READ_AT_ONCE, LARGE_BYTES = 16, 64 * 1024  # indexes; all of them, compressed: some 1,200 jobs
 MAX_LIST_BYTES = 192 * 1024 * 1024  # of what one list looks through: some 175,000 jobs
+MAX_SIZES = 4096  # of indexes that are known
+# A namespace whose index took longer to parse waits for so many times as long before its next one.
+QUICK_S, PAUSE = 0.005, 2.0
 LISTED_S = 5.0  # a job that has ended is in lists so much later
 _PER_LINE_BYTES = 400  # beside its content
 
@@ -38,24 +41,34 @@ class Shelf:
         self._bucket, self._namespaces = bucket, namespaces
         self._lines: LRUCache[str, tuple[str, list[Line]]] = LRUCache(MAX_CACHED_BYTES, getsizeof=_size)
         self._listed: TTLCache[str, list[Found]] = TTLCache(1024, LISTED_S, timer=clock)
-        # By path, and of large ones by namespace: each is read once for all who ask, and of those one by one.
+        self._sizes: LRUCache[str, tuple[str, int]] = LRUCache(MAX_SIZES)  # with their tags
+        # By path and namespace: each is read once for all who ask, those of a namespace are parsed in turn.
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def lines(self, namespace: str | None) -> Iterator[Filed]:
-        """The jobs of a namespace, or of all: those that ended last first, each found as it is asked for.
+    async def newest(
+        self,
+        namespace: str | None,
+        most: int,
+        choose: Callable[[Iterable[Line]], Awaitable[list[Line]]] | None = None,
+    ) -> list[Line]:
+        """The jobs of a namespace, or of all, that ended last, the last first: `most` of them, and of those
+        of each day only what `choose` leaves.
 
         Of a namespace that exists only what belongs to it, not to an earlier one of its name.
         """
-        days = await self._days(namespace)
-        return heapq.merge(
-            *(zip(itertools.repeat(place), lines) for place, lines in days),
-            key=lambda filed: _order(filed[1]),
-            reverse=True,
-        )
+        kept: list[Line] = []
+        async for _, lines in self._days(namespace):
+            later: Iterable[Line] = lines
+            if len(kept) == most:
+                later = itertools.takewhile(partial(lt, kept[-1][:3]), lines)
+            chosen = list(later) if choose is None else await choose(later)
+            merged = heapq.merge(kept, chosen, key=_order, reverse=True)
+            kept = list(itertools.islice(merged, most))
+        return kept
 
     async def find(self, namespace: str, name: str) -> Filed | None:
         """The job whose record has this name."""
-        for place, lines in await self._days(namespace):
+        async for place, lines in self._days(namespace):
             for line in lines:
                 if line.name == name:
                     return place, line
@@ -79,49 +92,76 @@ class Shelf:
             await self._bucket.put(place.index_path, await asyncio.to_thread(write_lines, lines.values()))
         self._listed.clear()
 
-    async def _days(self, namespace: str | None) -> list[tuple[Place, Sequence[Line]]]:
+    async def _days(self, namespace: str | None) -> AsyncIterator[tuple[Place, Sequence[Line]]]:
+        """The latest first. Few are in memory at a time: together they may need more than there is."""
         prefix = INDEX if namespace is None else f"{INDEX}{namespace}/"
         if namespace is not None and (found := await self._namespaces.find(namespace)) is not None:
             prefix += f"{found.uid}/"
         if (listed := self._listed.get(prefix)) is None:
-            listed = self._listed[prefix] = await self._bucket.objects(prefix)
-        days: list[tuple[Place, Sequence[Line]]] = []
-        size = 0
-        for start in range(0, len(listed), READ_AT_ONCE):
-            some = [
-                (place, each)
-                for each in listed[start : start + READ_AT_ONCE]
-                if (place := place_of(each.path)) is not None
-            ]
-            lines = await asyncio.gather(*(self._read(place, each) for place, each in some))
-            days += [(place, each) for (place, _), each in zip(some, lines, strict=True)]
-            size += sum(map(_size_of_lines, lines))
-            if size > MAX_LIST_BYTES:
-                raise Unavailable(
-                    f"a list may look through {MAX_LIST_BYTES >> 20} MiB of records: ask by namespace"
-                )
-        return days
+            listed = self._listed[prefix] = (await self._bucket.objects(prefix))[::-1]
+        size = sum(map(self._known_size, listed))  # of what was read before, and then of all
+        _check(size)
+        for some in _read_together(listed):
+            known = sum(self._known_size(each) for _, each in some)
+            read = await asyncio.gather(*(self._read(place, each) for place, each in some))
+            size += sum(map(_size_of_lines, read)) - known
+            _check(size)
+            for (place, _), lines in zip(some, read, strict=True):
+                yield place, lines
+
+    def _known_size(self, found: Found) -> int:
+        tag, size = self._sizes.get(found.path, ("", 0))
+        return size if tag == found.tag else 0
 
     async def _read(self, place: Place, found: Found) -> Sequence[Line]:
-        key = place.namespace if found.size_bytes > LARGE_BYTES else found.path
-        async with self._reading.setdefault(key, asyncio.Lock()):
+        async with self._reading.setdefault(found.path, asyncio.Lock()):
             tag, lines = self._lines.get(found.path, ("", []))
-            return lines if tag == found.tag and tag else await self._read_anew(found)
+            return lines if tag == found.tag and tag else await self._read_anew(place, found)
 
-    async def _read_anew(self, found: Found) -> Sequence[Line]:
+    async def _read_anew(self, place: Place, found: Found) -> Sequence[Line]:
         try:
             content = await self._bucket.get(found.path) or b""
         except Damaged as error:  # said once: what was read of it is kept
             log.error("a day of the archive is left out of lists", reason=str(error))
             content = b""
-        lines = await asyncio.to_thread(_sorted, content)  # of thousands of jobs it takes long
-        if _size((found.tag, lines)) <= MAX_CACHED_BYTES:
+        async with self._reading.setdefault(place.namespace, asyncio.Lock()):
+            lines, took_s = await asyncio.to_thread(_sorted, content)  # of thousands of jobs it takes long
+            if took_s > QUICK_S:
+                await asyncio.sleep(PAUSE * took_s)
+        size = _size_of_lines(lines)
+        if size <= MAX_CACHED_BYTES:
             self._lines[found.path] = found.tag, lines
+        if size > LARGE_BYTES:
+            self._sizes[found.path] = found.tag, size
         return lines
 
 
-def _sorted(content: bytes) -> list[Line]:
-    return sorted(read_lines(content).values(), key=_order, reverse=True)
+def _check(size: int) -> None:
+    """Raises Unavailable."""
+    if size > MAX_LIST_BYTES:
+        raise Unavailable(f"a list may look through {MAX_LIST_BYTES >> 20} MiB of records: ask by namespace")
+
+
+def _read_together(listed: Iterable[Found]) -> Iterator[list[tuple[Place, Found]]]:
+    """Few, or small ones, whose lines are in memory together."""
+    some: list[tuple[Place, Found]] = []
+    size = 0
+    for each in listed:
+        if (place := place_of(each.path)) is None:
+            continue
+        size += each.size_bytes
+        if some and (len(some) == READ_AT_ONCE or size > LARGE_BYTES):
+            yield some
+            some, size = [], each.size_bytes
+        some.append((place, each))
+    if some:
+        yield some
+
+
+def _sorted(content: bytes) -> tuple[list[Line], float]:
+    """And the seconds of CPU time that it took."""
+    began = time.thread_time()
+    return sorted(read_lines(content).values(), key=_order, reverse=True), time.thread_time() - began
 
 
 _order = attrgetter("ended", "name", "uid")

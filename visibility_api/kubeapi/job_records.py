@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -180,24 +181,8 @@ class JobRecords:
     ) -> ResourceResponse:
         namespace = request.attributes.namespace or None
         limit = min(asked.options.limit or MAX_PAGE, MAX_PAGE)
-        shown: list[Line] = []
-        is_cut = False
-        at_once = min(AT_ONCE, asked.options.selection.matched_at_once)
-        for at, (_, line) in enumerate(await self._shelf.lines(namespace)):
-            if at % at_once == at_once - 1:
-                await asyncio.sleep(0)
-            if asked.since and line.ended < asked.since:
-                break  # all further ones ended earlier
-            if asked.until and line.ended > asked.until:
-                continue
-            if asked.after is not None and line[:3] >= asked.after:
-                continue
-            if not _matches(asked.options, line):
-                continue
-            if len(shown) == limit:
-                is_cut = True
-                break
-            shown.append(line)
+        found = await self._shelf.newest(namespace, limit + 1, partial(_choose, asked, limit + 1))
+        shown, is_cut = found[:limit], len(found) > limit
         meta = {"resourceVersion": "1"} | ({"continue": _token(shown[-1])} if is_cut else {})
         layout = layout_of(self._form(request, representation), representation)
         write, between, parts = layout.items(), layout.separator, list[bytes]()
@@ -331,6 +316,24 @@ class _Form:
         carried = {"Object": line.content, "Metadata": b"", "None": b"null"}[self._include]
         cells = _encode(_cells(_read(line.content), self._now))
         return b'{"cells":%s,"object":%s}' % (cells, carried or self._metadata(line))
+
+
+async def _choose(asked: _Asked, most: int, lines: Iterable[Line]) -> list[Line]:
+    """Of lines, of which those that ended last come first, what was asked for, `most` at most."""
+    chosen: list[Line] = []
+    at_once = min(AT_ONCE, asked.options.selection.matched_at_once)
+    for at, line in enumerate(lines):
+        if at % at_once == at_once - 1:
+            await asyncio.sleep(0)
+        if len(chosen) == most or (asked.since and line.ended < asked.since):
+            break  # all further ones ended earlier
+        if asked.until and line.ended > asked.until:
+            continue
+        if asked.after is not None and line[:3] >= asked.after:
+            continue
+        if _matches(asked.options, line):
+            chosen.append(line)
+    return chosen
 
 
 def _matches(options: ListOptions, line: Line) -> bool:
