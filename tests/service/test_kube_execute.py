@@ -249,12 +249,12 @@ async def test_an_endless_stream_that_brings_no_document_is_left_at_a_bound(
             await run(client)
 
 
-async def test_a_document_in_thousands_of_messages_is_not_read() -> None:
+async def test_a_document_in_hundreds_of_messages_is_not_read() -> None:
     """60,000 of a byte each kept the event loop for 110 ms without a pause."""
 
     async def act(ws: web.WebSocketResponse) -> None:
         with suppress(ConnectionError):
-            for _ in range(3000):
+            for _ in range(600):
                 await ws.send_bytes(b"\x01x")
             await ws.send_bytes(b'\x03{"status":"Success"}')
 

@@ -20,9 +20,9 @@ PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDOUT, STDERR, STATUS = 1, 2, 3
 MAX_FRAME_BYTES = 1024 * 1024  # the kubelet sends at most 32 KiB in one
 MAX_STDERR_BYTES, MAX_STATUS_BYTES = 4096, 64 * 1024
-# Of stderr and other channels, and MESSAGE_BYTES for each message: the `cat` is the image's own. Of 2,048
-# messages each takes 2 us of the event loop.
-MAX_EXCESS_BYTES, MESSAGE_BYTES = 64 * 1024, 32
+# Of stderr and other channels: the `cat` is the image's own. Messages may be so many as would hold what may
+# be read by MESSAGE_BYTES each: each takes 2 us of the event loop.
+MAX_EXCESS_BYTES, MESSAGE_BYTES = 64 * 1024, 128
 
 
 class ExecFailed(ClusterError):
@@ -86,7 +86,8 @@ class _Output:
         self.stdout, self.stderr, self.status = bytearray(), bytearray(), bytearray()
         self.is_cut = False
         self._max_bytes = max_bytes
-        self._excess = 0
+        self._max_messages = max(max_bytes, MAX_EXCESS_BYTES) // MESSAGE_BYTES
+        self._excess, self._messages = 0, 0
 
     def add(self, message: bytes) -> bool:
         """Whether the limits allow more."""
@@ -95,8 +96,12 @@ class _Output:
             self.stdout += data
         else:
             self._excess += len(data)
-        self._excess += MESSAGE_BYTES
-        self.is_cut = len(self.stdout) > self._max_bytes or self._excess > MAX_EXCESS_BYTES
+        self._messages += 1
+        self.is_cut = (
+            len(self.stdout) > self._max_bytes
+            or self._excess > MAX_EXCESS_BYTES
+            or self._messages > self._max_messages
+        )
         if channel == STDERR:
             self.stderr += data[: MAX_STDERR_BYTES - len(self.stderr)]
         elif channel == STATUS:

@@ -74,7 +74,7 @@ class ExecSource:
             )
         except OutputTooLarge:
             message = (
-                f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes, or comes in thousands "
+                f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes, or comes in hundreds "
                 "of pieces. Write a smaller document."
             )
             return _refused("TooLarge", message, RetryClass.RARELY)
