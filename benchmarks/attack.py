@@ -190,6 +190,8 @@ def _faults(row: Row, quiet: Round, attacked: Round, answers: dict[str, int]) ->
         yield f"{attacked.peak_mib:.0f} MiB"
     statuses = [status for status in answers if status.isdigit()]
     is_accepted = LEFT in answers or any(status.startswith("2") for status in statuses)
+    if row.is_tenant and not answers:
+        yield "no attacker was answered"
     if statuses and is_accepted is row.is_refused:
         yield "attackers were accepted" if is_accepted else "every attacker was refused"
 

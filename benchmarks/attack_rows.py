@@ -19,6 +19,7 @@ from . import tenants
 from .attack_scene import Access
 from .attackers import (
     BIG_HEAD,
+    CHUNKED,
     ELSEWHERE,
     PATIENCE_S,
     Attack,
@@ -96,7 +97,7 @@ async def nothing(target: Target) -> None:
 
 _LARGE_PODS = kube(2, tenants.large_pods, per_s=5)
 _LARGE_ANNOTATIONS = kube(4, tenants.large_annotations, per_s=10)
-_LONG_LOGS, _LONG_FILES = probed("logs"), probed("exec")
+_LOGS, _FILES = probed("logs"), probed("exec")
 
 ROWS: dict[str, Row] = {
     "nothing": Row(attack=nothing),
@@ -107,11 +108,15 @@ ROWS: dict[str, Row] = {
     "annotations, 1 Gbit/s": tenant(_LARGE_ANNOTATIONS, is_slow_link=True),
     "pods and jobs made and deleted": tenant(kube(4, tenants.come_and_go, per_s=10)),
     "labels of 10 jobs, 60/s": tenant(kube(4, tenants.change_labels, per_s=15)),
-    "slow execs on the victim's node": tenant(_LONG_FILES, pods="slow"),
-    "slow logs on the victim's node": tenant(_LONG_LOGS, pods="slow"),
-    "files of 4 MiB": tenant(_LONG_FILES, pods="long"),
-    "log lines of 60 KB": tenant(_LONG_LOGS, pods="long"),
-    "log lines of 60 KB, 1 Gbit/s": tenant(_LONG_LOGS, pods="long", is_slow_link=True),
+    "slow execs on the victim's node": tenant(_FILES, pods="slow"),
+    "slow logs on the victim's node": tenant(_LOGS, pods="slow"),
+    "files of 4 MiB": tenant(_FILES, pods="long"),
+    "log lines of 60 KB": tenant(_LOGS, pods="long"),
+    "log lines of 60 KB, 1 Gbit/s": tenant(_LOGS, pods="long", is_slow_link=True),
+    "logs of names, initializers": tenant(_LOGS, pods="names"),
+    "execs, a message each byte": tenant(_FILES, pods="bytes"),
+    "48 crash loops, 34 metrics": tenant(kube(48, tenants.crash_loop, per_s=2)),
+    "described kind, numbers 1e308": tenant(kube(4, tenants.large_numbers, per_s=10)),
     "10 users, 300 Table watches each": tenant(tenants.both(watches(10, 300), tenants.churn)),
     "2 users, 2,450 watches each": tenant(tenants.both(watches(2, 2450), tenants.churn)),
     "lists of one namespace, churn": tenant(tenants.both(of_namespace(20, tenants.lists), tenants.churn)),
@@ -119,10 +124,16 @@ ROWS: dict[str, Row] = {
     "GETs of one namespace": tenant(of_namespace(300, tenants.gets)),
     "histories of one namespace": tenant(of_namespace(50, tenants.histories)),
     "log-tails of one namespace": tenant(of_namespace(20, tenants.log_tails), pods="long"),
+    "log-tails of numbers 1e308": tenant(of_namespace(20, tenants.log_tails), pods="numbers"),
+    "records, 500 MB in a list": tenant(
+        of_namespace(20, tenants.records, resource="jobrecords"), is_refused=True
+    ),
+    "watches, timeoutSeconds=-5": tenant(of_namespace(100, tenants.over)),
     "pushes, 1,000 pods": tenant(pushes(1000, tenants.plain)),
     "hostile pushes, one pod": tenant(pushes(1, tenants.hostile)),
     "hostile pushes, 48 pods": tenant(pushes(48, tenants.hostile)),
     "hostile pushes, 1,000 pods": tenant(pushes(1000, tenants.hostile)),
+    "pushes in chunks of a byte": tenant(pushes(48, tenants.in_chunks, headers=CHUNKED)),
     "pushes of 48 deleted pods": tenant(pushes(48, tenants.plain, gone=True), is_refused=True),
     "random tokens, 1,000 parallel": stranger(repeating(1000, lambda t, _: (ONE, t.bearer()))),
     "the same on /healthz": user(repeating(1000, lambda t, _: ("/healthz", t.bearer()))),
@@ -155,6 +166,7 @@ ROWS: dict[str, Row] = {
     "500 heads, a byte a second": stranger(holding(500, lambda _: b"GET / HTTP/1.1\r\nX-Y: ", drip=b"x")),
     "3,000 silent connections": stranger(opening),
     "3,000 connections without TLS": stranger(hellos(*ELSEWHERE, number=3000, hello=b"", hold_s=PATIENCE_S)),
+    "clients gone without a word": stranger(hellos(*ELSEWHERE, number=500, hello=b"")),
     "3,000 unfinished handshakes": stranger(hellos(*ELSEWHERE, number=3000, hold_s=PATIENCE_S)),
     "handshakes without end": stranger(handshakes(*ELSEWHERE)),
     # Who comes from the users' own address while more come than handshakes are begun waits among them

@@ -1,7 +1,8 @@
 """The server behind a real kube-apiserver, or a stand-in, its users, and what attackers have.
 
 Behind the real one most jobs report in their own status. Those of a victim's namespace and of a tenant's have
-pods on one node. The tenant's accounts have every right that the tenant of one namespace has, and no other.
+pods on one node, some an initializer's. The tenant's accounts have each right that the tenant of a namespace
+has, and no other. Of its jobs that have ended there are records, more than a list may read.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import json
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from isal import igzip
 
 from tests.e2e.kube import find_binaries
-from tests.e2e.manifests import SERVICE_NAME, apply_rights, server_flags
+from tests.e2e.manifests import ROOT, SERVICE_NAME, apply_rights, server_flags
+from visibility_api.archive.index import Place
 
 from . import kubernetes, push
 from .control_plane import BARE_ONE, BARE_SERVICE_NAME, TRAINJOBS, ControlPlane, bare_bodies, control_plane
 from .fleet import Pod, create_account, create_node, create_pods, token_of
+from .kubelet import INITIALIZER
 from .others import KUBE_LOGS, KUBE_READS, LIVEZ, PUSHES, PUSHES_PER_S, READS, User, Victims
 from .processes import Server, free_port, process
 from .scene import API, ONE, bare, certificates, fetch, scene, serving, until_all_probed
@@ -35,7 +40,9 @@ INTERVAL = "2s"  # of the victim's jobs
 NODE = "node-0"
 VICTIMS, PROBED = 12, 8  # jobs with pods in the victim's namespace; half of these by exec, half by log
 ACCOUNTS = 10  # of the tenant
-RANKS = 17  # of each of the tenant's 60 jobs: more than 1,000 pods
+PREPARING = 12  # of the tenant's 60 jobs: their initializers run
+RANKS = 22  # of each of the others: more than 1,000 pods
+RECORDED_DAYS, RECORDS = 26, 4500  # of each day so many, 20 MB
 GONE = 48  # pods of the tenant that were deleted
 ANNOTATION = "visibility.trainer.kubeflow.org/"
 ATTACK = "attack"  # label of what attackers create
@@ -90,6 +97,7 @@ class Scenery:
             "/api/v1/{}/pods",
             "/apis/batch/v1/{}/jobs",
             "/apis/trainer.kubeflow.org/v1alpha1/{}/trainjobs",
+            "/apis/slurm.example.com/v1/{}/slurmjobs",
         )
         for path in (kind.format(f"namespaces/{namespace}") for kind in kinds):
             for item in api.items(path, labelSelector=ATTACK):
@@ -146,7 +154,7 @@ async def _real(
 ) -> AsyncIterator[Scenery]:
     plane = stack.enter_context(control_plane(directory, binaries))
     token = plane.prepare()
-    apply_rights(plane.api, (*COMPONENTS, "archive"))
+    apply_rights(plane.api, (*COMPONENTS, "archive", "kinds"))
     # In namespaces of their own: all service accounts of one have one share, and would be the users' too.
     reader = plane.token_with_rights("reader", kubernetes.namespace(1))
     nobody = plane.token_without_rights("nobody", kubernetes.namespace(2))
@@ -175,9 +183,10 @@ async def _real(
         access.token, access.weak_token, access.port = reader, nobody, port
         tls = ("--cert", str(cert), "--key", str(key))
         kubeconfig = plane.kubeconfig(link_port)
-        (directory / "archive").mkdir()
-        archive = ("--archive", str(directory / "archive"))
-        flags = ("--probe-interval", "15s", *archive, *server_flags(COMPONENTS))
+        _fill_archive(plane, tenant, directory / "archive")
+        stores = ("--archive", str(directory / "archive"), "--data-dir", str(directory / "data"))
+        kinds = ("--kinds", str(ROOT / "deploy/components/kinds/kinds.yaml"))
+        flags = ("--probe-interval", "15s", *stores, *kinds, *server_flags(COMPONENTS))
         async with (
             contextlib.AsyncExitStack() as bare_server,
             serving(directory, tls, kubeconfig, port, *flags) as ours,
@@ -223,10 +232,11 @@ def _victims(plane: ControlPlane, namespace: str) -> tuple[list[tuple[str, str]]
     """Names of jobs with pods, and the tokens of those that push; the path of a pod's last log line."""
     create_account(plane.api, namespace)
     found, logs = [], ""
-    for place in range(1, VICTIMS + 1):
-        number = place * kubernetes.NAMESPACES
-        source = "push" if place > PROBED else ("exec", "logs")[place % 2]
-        pods = _give_pods(plane, number, {"source": source, "interval": INTERVAL})
+    for place in range(VICTIMS + 1):
+        number = (place + 1) * kubernetes.NAMESPACES
+        source = "push" if place > PROBED else ("logs", "exec")[place % 2]
+        group = "" if place else INITIALIZER
+        pods = _give_pods(plane, number, {"source": source, "interval": INTERVAL}, group=group)
         found.append((kubernetes.job_name(number), token_of(plane.api, pods[0]) if source == "push" else ""))
         logs = f"/api/v1/namespaces/{namespace}/pods/{pods[0].name}/log?tailLines=1"
     return found, logs
@@ -262,11 +272,30 @@ def _watched(
     return found
 
 
-def _give_pods(plane: ControlPlane, number: int, annotations: dict[str, str], ranks: int = 1) -> list[Pod]:
+def _give_pods(
+    plane: ControlPlane, number: int, annotations: dict[str, str], ranks: int = 1, group: str = ""
+) -> list[Pod]:
     path = f"{TRAINJOBS.format(kubernetes.namespace(number))}/{kubernetes.job_name(number)}"
     named = {f"{ANNOTATION}{name}": value for name, value in annotations.items()}
     uid = plane.api.patch(path, {"metadata": {"annotations": named}})["metadata"]["uid"]
-    return create_pods(plane.api, number, uid, node=NODE, began=datetime.now(UTC), ranks=ranks)
+    now = datetime.now(UTC)
+    return create_pods(plane.api, number, uid, node=NODE, began=now, ranks=ranks, group=group)
+
+
+def _fill_archive(plane: ControlPlane, namespace: str, archive: Path) -> None:
+    """Records of the tenant's jobs of the last days, each with as many labels as are kept."""
+    uid = plane.api.get(f"/api/v1/namespaces/{namespace}")["metadata"]["uid"]
+    labels = json.dumps({f"label-{number}": "x" * 63 for number in range(56)})
+    for age in range(1, RECORDED_DAYS + 1):
+        day = f"{datetime.now(UTC) - timedelta(days=age):%Y-%m-%d}"
+        line = (
+            f'{{"kind":"JobRecord","metadata":{{"name":"{day}-%05d","namespace":"{namespace}",'
+            f'"uid":"{day}-%05d","labels":{labels}}},"jobRef":{{"kind":"TrainJob"}},'
+            f'"summary":{{"phase":"Succeeded","endTime":"{day}T10:30:45Z"}}}}\n'
+        )
+        path = archive / Place(namespace, uid, day).index_path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(igzip.compress("".join([line % (n, n) for n in range(RECORDS)]).encode(), 1))
 
 
 def _tenant(plane: ControlPlane, namespace: str, jobs: int) -> Access:
@@ -279,7 +308,9 @@ def _tenant(plane: ControlPlane, namespace: str, jobs: int) -> Access:
         pods = _give_pods(plane, number, {"source": "push"}, RANKS)
         return [(path, token_of(plane.api, pod), pod.name) for pod in pods]
 
-    made = _each(one, numbers)
+    for number in numbers[-PREPARING:]:
+        _give_pods(plane, number, {"source": "push"}, group=INITIALIZER)
+    made = _each(one, numbers[:-PREPARING])
     pods = [of_job[rank] for rank in range(RANKS) for of_job in made]  # all rank 0 first
     gone = pods[-GONE:]
     at = f"/api/v1/namespaces/{namespace}/pods"

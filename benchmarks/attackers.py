@@ -25,6 +25,7 @@ from .scene import ALL, ONE
 YAML = "Accept: application/yaml\r\n"
 TABLE = "Accept: application/json;as=Table;v=v1;g=meta.k8s.io\r\n"
 BROWSER = "Accept: text/html,*/*;q=0.8\r\nUser-Agent: Mozilla/5.0\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n"
 ELSEWHERE = ("127.0.0.2", "127.0.0.3", "127.0.0.4")  # other addresses than the users'
 PATIENCE_S = 60.0
 LEFT = "left"  # instead of a status: the client went while its answer was made
@@ -90,9 +91,9 @@ class Target:
         body: bytes = b"",
         by: str = "",
     ) -> None:
-        """One request and its whole answer."""
+        """One request and its whole answer. A body is sent as it is if `headers` say that it is in chunks."""
         reader, writer = connection
-        length = f"Content-Length: {len(body)}\r\n" if body else ""
+        length = f"Content-Length: {len(body)}\r\n" if body and CHUNKED not in headers else ""
         writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}\r\n".encode() + body)
         await self.read(reader, by)
 

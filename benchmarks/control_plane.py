@@ -61,7 +61,8 @@ class ControlPlane:
 
     def prepare(self) -> str:
         """CRDs, rights and namespaces; a token of `USER`."""
-        for crd in crds.Definitions().core():
+        described = _of_any_fields("slurmjobs.slurm.example.com")
+        for crd in (*crds.Definitions().core(), described):
             self.api.create(crds.PATH, crd)
         wait_until(
             lambda: self.api.raw("GET", TRAINJOBS.format("default")).status_code == 200, what="TrainJobs"
@@ -103,6 +104,7 @@ class ControlPlane:
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
             {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
             {"apiGroups": ["trainer.kubeflow.org"], "resources": ["trainjobs"], "verbs": ["*"]},
+            {"apiGroups": ["slurm.example.com"], "resources": ["slurmjobs"], "verbs": ["*"]},
             {"apiGroups": ["visibility.trainer.kubeflow.org"], "resources": ["*"], "verbs": READ},
         ]
         self.api.create(f"{path}/roles", {"metadata": {"name": "tenant"}, "rules": rules})
@@ -249,6 +251,14 @@ def control_plane(directory: Path, binaries: dict[str, Path]) -> Iterator[Contro
         yield ControlPlane(directory, kube)
     finally:
         kube.stop()
+
+
+def _of_any_fields(name: str) -> dict[str, Any]:
+    """The definition of a kind of an operator's, without a schema of its own."""
+    found = next(each for each in crds.Definitions().of_operators() if each["metadata"]["name"] == name)
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    found["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    return found
 
 
 def _train_job(number: int) -> dict[str, Any]:

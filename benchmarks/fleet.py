@@ -68,20 +68,30 @@ def create_pods(
     began: datetime,
     env: Mapping[str, str] = MappingProxyType({}),
     ranks: int = 1,
+    group: str = "",
 ) -> list[Pod]:
-    """The JobSet, the Job and the running pods, one for each rank, of a TrainJob that exists. Blocks."""
+    """The JobSet, the Job and the running pods, one for each rank, of a TrainJob that exists. Blocks.
+
+    `group`: those of an initializer with this name instead, before the training."""
     name, namespace = kubernetes.job_name(number), kubernetes.namespace(number)
+    made = kubernetes.job_set(number)["spec"]["replicatedJobs"]
+    groups = [*_of(group, made), *made] if group else made
     job_set = _own(
         api, f"{JOBSETS}/namespaces/{namespace}/jobsets", "JobSet", name,
-        {"spec": kubernetes.job_set(number)["spec"]}, ("TrainJob", name, train_job_uid),
+        {"spec": {"replicatedJobs": groups}}, ("TrainJob", name, train_job_uid),
     )  # fmt: skip
+    labels = _of(group, kubernetes.batch_job(number))["metadata"]["labels"]
     of_job_set = {f"{kubernetes.JOBSET}jobset-uid": job_set.uid}
-    container = {"name": "node", "image": IMAGE, "env": [{"name": n, "value": v} for n, v in env.items()]}
+    container = {
+        "name": group or "node",
+        "image": IMAGE,
+        "env": [{"name": n, "value": v} for n, v in env.items()],
+    }
     template = {"containers": [container], "restartPolicy": "Never"}
     job = _own(
-        api, f"/apis/batch/v1/namespaces/{namespace}/jobs", "Job", f"{name}-node-0",
+        api, f"/apis/batch/v1/namespaces/{namespace}/jobs", "Job", f"{name}-{group or 'node'}-0",
         {
-            "metadata": {"labels": kubernetes.batch_job(number)["metadata"]["labels"] | of_job_set},
+            "metadata": {"labels": labels | of_job_set},
             "spec": {"completionMode": "Indexed", "completions": ranks, "template": {"spec": template}},
         },
         ("JobSet", name, job_set.uid),
@@ -94,15 +104,24 @@ def create_pods(
     }
     found = []
     for rank in range(ranks):
-        meta = kubernetes.pod(number, rank)["metadata"]
+        meta = _of(group, kubernetes.pod(number, rank))["metadata"]
         kept = {"labels": meta["labels"] | of_job_set | of_job, "annotations": meta["annotations"]}
         pod = _own(
             api, f"/api/v1/namespaces/{namespace}/pods", "Pod", meta["name"],
             {"metadata": kept, "spec": spec}, ("Job", job.name, job.uid),
         )  # fmt: skip
-        show_pod(api, pod, {"running": {"startedAt": _rfc3339(began)}}, began=began)
+        running = {"running": {"startedAt": _rfc3339(began)}}
+        show_pod(api, pod, running, began=began, name=group or "node")
         found.append(pod)
     return found
+
+
+def _of(group: str, made: Any) -> Any:
+    """The same of an initializer, if it is named."""
+    if not group:
+        return made
+    text = json.dumps(made).replace('"node"', f'"{group}"').replace("-node-", f"-{group}-")
+    return json.loads(text.replace('ancestor-step": "trainer"', f'ancestor-step": "{group}"'))
 
 
 def _own(

@@ -1,7 +1,7 @@
 """`python -m benchmarks.kubelet`: the kubelet of all nodes, for `benchmarks.attack`.
 
 Pods of one namespace report at once, with the moment as their step. Of the others a file says how: `quick` as
-these, `slow` after 1.7 s, `long` with megabytes that are no report.
+these, `slow` after 1.7 s, or by what `HOSTILE` has.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import uvloop
+from aiohttp import web
 
 from localcluster.machinery.node_agent import LogQuery
+from tests.e2e.exec_channel import open_channel
 from tests.e2e.kubelet_server import KubeletServer
 from tests.e2e.pki import KeyPair, server_context
 
@@ -24,6 +27,8 @@ from .fleet import Output
 
 SLOW_S = 1.7  # the default timeout of a probe is 5 s
 LONG_BYTES = 4 * 1024 * 1024
+LOG_BYTES = 64 * 1024  # of a log as much as is read
+INITIALIZER = "dataset-initializer"
 _EPOCH = 1_790_000_000.0  # steps are milliseconds since then
 
 
@@ -47,14 +52,45 @@ def document() -> bytes:
     ).encode()
 
 
+def _lines_of(text: str, size: int, line_size: int) -> Callable[[str], bytes]:
+    """A log of such lines; each begins with the time if that was requested."""
+    line = text * (line_size // len(text))
+    return lambda at: f"{at}{line}\n".encode() * (size // (len(line) + len(at)))
+
+
+def _record(at: str) -> bytes:
+    """A line as the reporter's logging writes it."""
+    numbers = ",".join(["1e308"] * 10_000)
+    head = '{"timestamp": "2026-01-23T10:30:45Z", "level": "INFO", "logger": "x", "message": "x"'
+    return f'{at}{head}, "values": [{numbers}]}}\n'.encode()
+
+
+class Manner(NamedTuple):
+    """What files and logs hold."""
+
+    file: Callable[[], bytes] = document
+    log: Callable[[str], bytes] = lambda at: at.encode() + document() + b"\n"
+
+
+HOSTILE: Mapping[str, Manner] = {
+    "long": Manner(
+        lambda: b'{"timestamp": ' + b"[" * LONG_BYTES,
+        _lines_of('{"step": ' + "[" * 60_000, LONG_BYTES, 60_009),
+    ),
+    "names": Manner(log=_lines_of("a=1.5 ", LOG_BYTES, 8000)),
+    "numbers": Manner(log=_record),
+    "bytes": Manner(lambda: document().ljust(60_000)),  # each in a message of its own
+}
+
+
 class Agent:
     """What runs in all pods."""
 
     def __init__(self, quick_namespace: str, manner: Path) -> None:
-        self._quick, self._manner = quick_namespace, manner
+        self._quick, self._file = quick_namespace, manner
 
-    async def _manner_of(self, namespace: str) -> str:
-        manner = "quick" if namespace == self._quick else self._manner.read_text()
+    async def manner(self, namespace: str) -> str:
+        manner = "quick" if namespace == self._quick else self._file.read_text()
         if manner == "slow":
             await asyncio.sleep(SLOW_S)
         return manner
@@ -66,27 +102,43 @@ class Agent:
         container: str,  # noqa: ARG002 - a NodeAgent takes it
         argv: Sequence[str],  # noqa: ARG002 - a NodeAgent takes it
     ) -> Output:
-        if await self._manner_of(namespace) == "long":
-            return Output(b'{"timestamp": ' + b"[" * LONG_BYTES)
-        return Output(document())
+        return Output(HOSTILE.get(await self.manner(namespace), Manner()).file())
 
     async def stream_logs(
         self,
         namespace: str,
         pod: str,  # noqa: ARG002 - a NodeAgent takes it
-        container: str,  # noqa: ARG002 - a NodeAgent takes it
+        container: str,
         query: LogQuery,
     ) -> AsyncIterator[bytes]:
-        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} ".encode()
-        if await self._manner_of(namespace) == "long":
-            line = at + b'{"step": ' + b"[" * 60_000 + b"\n"
-            yield (line * (LONG_BYTES // len(line)))[: query.limit_bytes or LONG_BYTES]
+        manner = await self.manner(namespace)
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ} " if query.timestamps else ""
+        if container == INITIALIZER and manner == "quick":
+            yield f"{at}Downloading:  1%|▏         | {step_now()}/{10**12} [01:23<01:41]\n".encode()
         else:
-            yield at + document() + b"\n"
+            yield HOSTILE.get(manner, Manner()).log(at)[: query.limit_bytes or LONG_BYTES]
+
+
+class _Server(KubeletServer):
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent)
+        self._manner = agent.manner
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        """Of `bytes` each byte is a message, all at once, as the image's own `cat` may write them."""
+        if await self._manner(request.match_info["namespace"]) != "bytes":
+            return await super()._exec(request)
+        channel, response = await open_channel(request)
+        if request.transport is not None:
+            frames = (b"\x82\x02\x01%c" % byte for byte in HOSTILE["bytes"].file())
+            request.transport.write(b"".join(frames))
+        await channel.send("error", b'{"metadata":{},"status":"Success"}')
+        await channel.close()
+        return response
 
 
 async def serve(port: int, pair: KeyPair, clients: Path, agent: Agent) -> None:
-    server = KubeletServer(agent)
+    server = _Server(agent)
     await server.start(server_context(pair, clients=clients), port)
     await asyncio.Event().wait()
 

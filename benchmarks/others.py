@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import time
 from collections import defaultdict, deque
@@ -30,6 +31,7 @@ CHANGES, PUSHED, FRESH = "changes", "pushed", "fresh"
 KUBE_CHANGES = "kube changes"  # on a bare watch of the same objects over the same link: no doing of ours
 LATE, TICK_S = "late", 0.02  # how late the measuring process itself was, so often looked at
 _MARK = "changed-at"
+_PREPARED = re.compile(r"\((\d+)/")  # what an initializer has printed
 _KEPT = 10_000
 _LARGE_BYTES = 64 * 1024
 
@@ -205,6 +207,8 @@ class Victims:
         name = item["metadata"]["name"]
         self.changes.came(name, float(item["metadata"].get("labels", {}).get(_MARK, 0)))
         step = item["status"].get("steps", {}).get("current")
+        if prepared := _PREPARED.search(item["status"].get("phaseMessage", "")):
+            step = int(prepared.group(1))
         if step is not None:
             self.shown[name] = step
             self.pushed.came(name, step)

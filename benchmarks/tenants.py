@@ -23,6 +23,7 @@ MERGE = "Content-Type: application/merge-patch+json\r\n"
 JSON = "Content-Type: application/json\r\n"
 # kube-apiserver's answers to attackers are short: they are not the attack.
 SHORT = "Accept: application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io\r\n"
+SLURM_JOBS = "/apis/slurm.example.com/v1/namespaces/{}/slurmjobs"
 PODS, JOBS = "/api/v1/namespaces/{}/pods", "/apis/batch/v1/namespaces/{}/jobs"
 LABELS = {f"jobset.sigs.k8s.io/{name}": "0" for name in ("jobset-name", "job-index")} | {
     "batch.kubernetes.io/job-completion-index": "0",
@@ -36,6 +37,7 @@ FILLER, MANY_JOBS = {f"filler-{'x' * 50}-{number}": "x" * 63 for number in range
 UNREAD_S = 12.0  # the server leaves who reads nothing for 10 s
 UNREAD_RETRY_S = 1.0  # after one was refused
 ANSWERED_SHARE = 0.9  # of the connections: what kube-apiserver takes to open them is no part of the attack
+SEEN_S = 0.3  # until the server has a change
 RETRY_S = 10.0  # after a watch was refused
 PUSHES_PER_S = 20.0  # of each pod: as many as it may
 
@@ -95,14 +97,16 @@ def both(*attacks: Attack) -> Attack:
     return attack
 
 
-def _large(path: str, spec: Callable[[], Any]) -> Callable[[_Kube, Target, int], Awaitable[None]]:
-    """An object of 9.4 MB on the watch, created once and then given another label each time."""
+def _large(
+    path: str, spec: Callable[[], Any], **kind: str
+) -> Callable[[_Kube, Target, int], Awaitable[None]]:
+    """An object that is created once, and then given another label each time."""
     made: dict[int, str] = {}
 
     async def work(client: _Kube, _target: Target, place: int) -> None:
         if place not in made:
             made[place] = f"large-{number()}"
-            body = {"metadata": {"name": made[place], "labels": LABELS}, "spec": spec()}
+            body = {"metadata": {"name": made[place], "labels": LABELS}, "spec": spec(), **kind}
             await client.send("POST", path, body)
         await client.change(f"{path}/{made[place]}", {"labels": {"turn": str(number())}})
 
@@ -115,6 +119,10 @@ def _containers() -> Any:
 
 
 large_pods = _large(PODS, _containers)
+# Of a kind that a file describes: numbers that take longest to read.
+large_numbers = _large(
+    SLURM_JOBS, lambda: {"x": [1e308] * 18_000}, apiVersion="slurm.example.com/v1", kind="SlurmJob"
+)
 large_jobs = _large(JOBS, lambda: {"suspend": True, "template": {"spec": _containers()}})
 
 
@@ -128,6 +136,23 @@ async def come_and_go(client: _Kube, _target: Target, _place: int) -> None:
     await client.send("POST", TRAINJOBS, made)
     for path in (PODS, TRAINJOBS):
         await client.send("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+
+
+async def crash_loop(client: _Kube, target: Target, place: int) -> None:
+    """The Job of a job is made anew, and its rank 0 reports once: as many metrics, with names as long, as
+    leave some histories no room in which to thin them."""
+    job, (path, token) = target.access.jobs[place], target.access.pods[place]
+    attempt = {"jobset.sigs.k8s.io/restart-attempt": str(int(10 * time.time()) % 10**9)}
+    await client.change(f"{JOBS}/{job}-node-0", {"labels": attempt})
+    await asyncio.sleep(SEEN_S)
+    connection = await target.connect(ELSEWHERE[place % len(ELSEWHERE)])
+    pairs = [{"name": f"{n:0{4 + place % 22}}", "value": f"{n}"} for n in range(34)]
+    status = {"lastUpdatedTime": datetime.now(UTC).isoformat(), "metrics": pairs}
+    body = json.dumps({"trainerStatus": status}).encode()
+    try:
+        await target.ask(connection, path, target.bearer(token), method="POST", body=body)
+    finally:
+        connection[1].transport.abort()
 
 
 async def large_annotations(client: _Kube, target: Target, place: int) -> None:
@@ -196,7 +221,9 @@ def watches(users: int, each: int) -> Attack:
     return attack
 
 
-def of_namespace(tasks: int, request: Callable[[Target, int], tuple[str, str]]) -> Attack:
+def of_namespace(
+    tasks: int, request: Callable[[Target, int], tuple[str, str]], *, resource: str = "trainjobs"
+) -> Attack:
     """So many connections of the tenant's accounts send requests for their namespace without pause."""
 
     async def attack(target: Target) -> None:
@@ -206,7 +233,7 @@ def of_namespace(tasks: int, request: Callable[[Target, int], tuple[str, str]]) 
             try:
                 while True:
                     path, headers = request(target, place)
-                    whole = f"{API}/namespaces/{target.access.namespace}/trainjobs{path}"
+                    whole = f"{API}/namespaces/{target.access.namespace}/{resource}{path}"
                     await target.ask(connection, whole, headers + bearer)
             finally:
                 connection[1].transport.abort()
@@ -278,7 +305,16 @@ def log_tails(target: Target, _place: int) -> tuple[str, str]:
     return f"/{random.choice(target.access.jobs)}/log-tail", ""
 
 
-def pushes(pods: int, bodies: Callable[[], bytes], *, gone: bool = False) -> Attack:
+def over(_target: Target, _place: int) -> tuple[str, str]:
+    """A watch that ends at once, as kube-apiserver's do."""
+    return "?watch=1&timeoutSeconds=-5", ""
+
+
+def records(_target: Target, place: int) -> tuple[str, str]:
+    return ("", f"?labelSelector=k{number()}!=v", "?fieldSelector=status.phase=Failed")[place % 3], TABLE
+
+
+def pushes(pods: int, bodies: Callable[[], bytes], *, gone: bool = False, headers: str = "") -> Attack:
     """So many pods of the tenant push as often as they may."""
 
     async def attack(target: Target) -> None:
@@ -290,7 +326,8 @@ def pushes(pods: int, bodies: Callable[[], bytes], *, gone: bool = False) -> Att
             try:
                 while True:
                     due = time.monotonic() + 1 / PUSHES_PER_S
-                    await target.ask(connection, path, target.bearer(token), method="POST", body=bodies())
+                    of_pod = headers + target.bearer(token)
+                    await target.ask(connection, path, of_pod, method="POST", body=bodies())
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
             finally:
                 connection[1].transport.abort()
@@ -320,6 +357,14 @@ def _many_values() -> bytes:
     recent = {"secondsBefore": [each / 10 for each in rows], "metrics": columns}
     document = {"timestamp": datetime.now(UTC).isoformat(), "step": random.randrange(1000), "recent": recent}
     return json.dumps(document).encode()
+
+
+def in_chunks() -> bytes:
+    """As many chunks as are read; now and then one for each byte, which costs a handshake as well."""
+    size = random.choice((*[240] * 49, 1))
+    chunk = b"%x\r\n%s\r\n" % (size, b" " * size)
+    status = plain()
+    return b"%x\r\n%s\r\n" % (len(status), status) + chunk * (60_000 // size) + b"0\r\n\r\n"
 
 
 def _of_parts(part: bytes, *, before: bytes = b"", after: bytes = b"") -> Callable[[], bytes]:
