@@ -257,6 +257,15 @@ def test_no_text_that_a_user_chooses_breaks_a_line_or_rules_a_terminal() -> None
     assert names <= {each.name.removesuffix("_total") for each in (*FAMILIES, LEFT_OUT)}
 
 
+def test_names_that_begin_alike_make_one_series() -> None:
+    """Prometheus drops samples of a series that is there twice, and its own alert fires."""
+    beginning = "resourceclaim/" + "x" * 100
+    held = tuple((beginning + end, number) for number, end in enumerate(("a", "b", "c\x1b"), start=1))
+    assert list(
+        Scene(replace(full(), job=replace(HELD, accelerators=held))).of("trainjob_accelerators").values()
+    ) == [6]
+
+
 async def test_only_the_owner_has_them_and_who_scrapes_needs_a_right_of_its_own() -> None:
     scene = Scene(full())
     shell = Shell(job_metrics=scene.metrics)

@@ -247,6 +247,9 @@ def test_the_start_of_a_container_is_known_after_its_end() -> None:
 GPU = {"nvidia.com/gpu": "1"}
 
 
+NO_NAMES = ('x"} 1\nevil{a="', "\u202ex", "a b", "x" * 300)
+
+
 def template(*, containers: Any = (), init: Any = None, claims: Any = None, pods: int = 1) -> dict[str, Any]:
     spec = {"containers": [{"name": f"c{n}", "resources": r} for n, r in enumerate(containers)]}
     if init is not None:
@@ -290,6 +293,9 @@ def template(*, containers: Any = (), init: Any = None, claims: Any = None, pods
         (template(containers=[{"limits": {"amd.com/gpu": v}} for v in ("x", "", "-1", "1.5", 2.5)]), {}),
         (template(containers=[{"limits": {"nvidia.com/gpu": "9" * 5000}}]), {}),
         (template(containers=[{"limits": {"nvidia.com/gpu": "999999999"}}]), {"nvidia.com/gpu": 1_000_000}),
+        (template(containers=[{"limits": {f"nvidia.com/mig-{end}": "1"}} for end in NO_NAMES]), {}),
+        (template(claims=[{"name": "gpu", "resourceClaimTemplateName": end} for end in NO_NAMES]), {}),
+        (template(claims=[{"name": "gpu", "resourceClaimName": end} for end in NO_NAMES]), {}),
         (template(containers=[None]), {}),
         (None, {}),
         ({"parallelism": 3, "template": None}, {}),

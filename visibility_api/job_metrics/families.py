@@ -92,10 +92,11 @@ def _conditions(job: Shown) -> Iterable[Sample]:
 
 
 def _accelerators(job: Shown) -> Iterable[Sample]:
-    return [
-        (f",resource={quote(name[:MAX_NAME_CHARACTERS])}", count)
-        for name, count in job.document.job.accelerators[:MAX_ACCELERATORS]
-    ]
+    counts: dict[str, int] = {}  # two long names may begin alike, and a series is there once
+    for name, count in job.document.job.accelerators[:MAX_ACCELERATORS]:
+        label = f",resource={quote(name[:MAX_NAME_CHARACTERS])}"
+        counts[label] = counts.get(label, 0) + count
+    return counts.items()
 
 
 def _pods(job: Shown) -> Iterable[Sample]:

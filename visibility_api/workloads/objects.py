@@ -5,6 +5,7 @@ So are labels, annotations and environment variables that nothing here reads: th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -67,6 +68,7 @@ ACCELERATORS = frozenset(
 ACCELERATOR_PREFIXES = ("huawei.com/Ascend", "nvidia.com/mig-")  # and the model, or the size of the slice
 CLAIM = "resourceclaim/"  # and the name of a ResourceClaimTemplate or ResourceClaim
 MAX_NAMES = 8  # of accelerators, in one pod
+_NAME, MAX_NAME_LENGTH = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"), 253  # of any object
 # Containers, claims, resources and our variables of a container: 60,000 fit an object, and take 50 ms.
 MAX_LISTED = 256
 MAX_AMOUNT, MAX_DIGITS = 1_000_000, 9
@@ -233,11 +235,11 @@ def accelerators_of(spec: PodTemplateSpec) -> tuple[dict[str, int], dict[str, in
             held[name] = max(held.get(name, 0), amount)
     shared: dict[str, int] = {}
     for claim in islice(spec.resource_claims or (), MAX_LISTED):
-        if claim.resource_claim_template_name:
-            name = CLAIM + claim.resource_claim_template_name
-            held[name] = held.get(name, 0) + 1
-        elif claim.resource_claim_name:
-            shared[CLAIM + claim.resource_claim_name] = 1
+        of_template, of_claim = claim.resource_claim_template_name or "", claim.resource_claim_name or ""
+        if _is_name(of_template):
+            held[CLAIM + of_template] = held.get(CLAIM + of_template, 0) + 1
+        elif _is_name(of_claim):
+            shared[CLAIM + of_claim] = 1
     return _first_names(held), _first_names(shared)
 
 
@@ -257,7 +259,14 @@ def _amounts(container: TemplateContainer) -> Iterator[tuple[str, int]]:
 
 def is_accelerator(name: str) -> bool:
     """Whether this resource is counted in accelerators, and not in shares or memory of one."""
-    return name in ACCELERATORS or name.startswith(ACCELERATOR_PREFIXES)
+    return name in ACCELERATORS or (
+        name.startswith(ACCELERATOR_PREFIXES) and _is_name(name.partition("/")[2])
+    )
+
+
+def _is_name(text: str) -> bool:
+    """Whether Kubernetes accepts it. In the template of a custom resource it may be any text."""
+    return len(text) <= MAX_NAME_LENGTH and _NAME.fullmatch(text) is not None
 
 
 def _whole(quantity: Quantity) -> int:
