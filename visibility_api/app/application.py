@@ -57,7 +57,7 @@ class Application(FastAPI):
 
     def serve(self, resources: Sequence[Resource], handlers: Mapping[RouteKey, Handler]) -> None:
         """Serve these from now on. Raises ValueError when they disagree."""
-        self._chain.routes = ResourceRoutes(resources=resources, handlers=handlers)
+        self._chain.serve(ResourceRoutes(resources=resources, handlers=handlers))
         self._resources = tuple(resources)
         self.state.resources = {each.plural: each for each in resources}
 

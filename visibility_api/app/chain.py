@@ -7,6 +7,8 @@ authentications of their own. All others go on to FastAPI's router.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from starlette.types import ASGIApp
 
 from visibility_api.auth.access_review import OPEN_PATHS
@@ -40,11 +42,13 @@ from visibility_api.replication.requests import LogRequests
 from .dependencies import Parts
 from .exchange import CLIENT_CLOSED_REQUEST, Exchange
 from .limits import Shares, hold_back, over_share
-from .request_info import DEFAULT_TIMEOUT_S, read_request
+from .request_info import DEFAULT_TIMEOUT_S, RequestInfo, read_request
+from .request_metrics import Series
 from .resource_routes import ResourceRoutes, Route, method_labels
 
 # Of path and query of a caller without credentials: longer ones cost milliseconds, before anything is known.
 MAX_ANONYMOUS_TARGET_BYTES = 2048
+MAX_KNOWN_LINES, MAX_KNOWN_PATH = 2048, 256  # request lines that are remembered, and their characters
 _ROOT = read_request("GET", "/", b"")
 
 
@@ -55,7 +59,7 @@ class RequestChain:
         """`inner`: FastAPI's layers and router."""
         self._inner = inner
         self._authenticator, self._authorizer = parts.authenticator, parts.authorizer
-        self.routes = ResourceRoutes(resources=(), handlers={})  # until it is told what is served
+        self.serve(ResourceRoutes(resources=(), handlers={}))
         self._pushes, self._log_streams = parts.pushes, parts.log_streams
         self._metrics = metrics = parts.metrics
         self._is_synced, self._is_absent = parts.is_synced, parts.is_absent
@@ -72,6 +76,13 @@ class RequestChain:
         )
         self._watches = Shares(most=limits.watches, most_of_user=limits.watches_of_user)
         metrics.watch_in_flight(requests=self._requests.count, watches=self._watches.count)
+
+    def serve(self, routes: ResourceRoutes) -> None:
+        """Serve these from now on."""
+        self._routes = routes
+        # What most clients send again and again. The hash of its attributes, by which access reviews are
+        # cached, is worked out once.
+        self._known_lines = lru_cache(MAX_KNOWN_LINES)(self._read_line)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -127,11 +138,16 @@ class RequestChain:
                 raise BadRequest(
                     f"without credentials the request URI must not exceed {MAX_ANONYMOUS_TARGET_BYTES} bytes"
                 )
-        info = exchange.info = read_request(scope["method"], scope["path"], scope["query_string"])
-        route = self.routes.find(scope["method"], info)
-        labels = route.labels if route is not None else method_labels(scope["method"])
-        exchange.series = self._metrics.series(labels)
+        is_short = not scope["query_string"] and len(scope["path"]) <= MAX_KNOWN_PATH
+        read = self._known_lines if is_short else self._read_line
+        exchange.info, route, exchange.series = read(scope["method"], scope["path"], scope["query_string"])
         return route
+
+    def _read_line(self, method: str, path: str, query: bytes) -> tuple[RequestInfo, Route | None, Series]:
+        info = read_request(method, path, query)
+        route = self._routes.find(method, info)
+        labels = route.labels if route is not None else method_labels(method)
+        return info, route, self._metrics.series(labels)
 
     async def _handle(
         self, exchange: Exchange, route: Route | None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import parse_qsl
 
 from visibility_api.auth.identity import Attributes, Requirement
@@ -17,7 +16,6 @@ from visibility_api.kubeapi.selectors import parsing
 from visibility_api.models.wire import parse_duration_s
 
 MAX_TARGET_BYTES = 64 * 1024  # path and query; a selector naming a few hundred objects fits
-MAX_KEPT_PATH = 256  # of a request line that is remembered, in characters
 MAX_PARAMETERS = 256  # real clients send at most a dozen
 _MAX_REPEATED_CHARACTERS = 256  # of a parameter, in the error about it
 DEFAULT_TIMEOUT_S = 60.0  # of a request that is not a watch, as the Go server's
@@ -76,19 +74,7 @@ def read_request(method: str, path: str, query_string: bytes) -> RequestInfo:
     """Parse a request line; `path` is percent-decoded. Raises BadRequest for one that is too long."""
     if len(path) + len(query_string) > MAX_TARGET_BYTES:
         raise BadRequest(f"the request URI is longer than {MAX_TARGET_BYTES} bytes")
-    if not query_string and len(path) <= MAX_KEPT_PATH:
-        return _read_plain(method, path)
-    return _read(method, path, parse_query(query_string))
-
-
-@lru_cache(2048)
-def _read_plain(method: str, path: str) -> RequestInfo:
-    """What most clients send again and again. To parse it takes 4 us; the hash of its attributes, by which
-    access reviews are cached, is worked out once."""
-    return _read(method, path, ())
-
-
-def _read(method: str, path: str, query: Query) -> RequestInfo:
+    query = parse_query(query_string)
     segments = path.strip("/").split("/")
     if len(segments) < 4 or segments[0] != "apis":  # a non-resource request
         attributes = Attributes(verb=method.lower(), path=path)
