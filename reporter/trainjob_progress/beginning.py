@@ -95,7 +95,9 @@ def begin(
                     _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
                 if around:
                     outer = Around(reporter._run, _choose(around))  # the run's end is not this loop's
+                    reporter._found = outer._save()
                     outer._takes_in(reporter, place)
+                    reporter._found_at = outer._step
                     reporter._run.levels = [outer, reporter]
             reporter._loops = loops
             open_runs.enter(reporter._run)
@@ -229,7 +231,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
         planned = outer._total_epochs
         outer = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
         run.levels.append(outer)
-    reporter._run = run
+    reporter._run, reporter._found = run, outer._save()
     run.is_through = run.is_announced = False
     reporter._counts = _does_count(reporter, run, outer, place)
     if reporter._counts:
@@ -238,6 +240,7 @@ def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]
         outer._begin_round()
         if outer._is_loop:
             outer._expect(reporter)
+    reporter._found_at = outer._step
     run.levels.append(reporter)
 
 

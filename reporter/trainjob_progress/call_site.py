@@ -185,7 +185,10 @@ class Home:
                 offsets = range(start, max(end for begin, end in found if begin == start) + 1)
                 lines = [line for offset, line in dis.findlinestarts(code) if offset in offsets and line]
                 return number, code, offsets, range(min(lines, default=0), max(lines, default=0) + 1)
-        return None
+        if not self._chain or _is_library(self._chain[0][1].co_filename):
+            return None
+        number, code, at = self._chain[0]  # outside of all loops: this call alone
+        return number, code, range(at, at + 1), range(0)
 
 
 def _is_library(path: str) -> bool:

@@ -239,7 +239,8 @@ class Items(Over[T]):
                 track._run.was_left = track._is_cut = True
             elif termination.is_leaving():
                 (track._run.main or track._run).is_announced = True
-            track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")
+            has_failed = how in ("failed", "unknown")
+            track._close(has_failed=has_failed, is_fault=how == "failed", is_by_hand=self._loop is None)
             track._let_go()
             track._run.hasten()
         except Exception as error:

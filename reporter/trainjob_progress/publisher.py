@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .sinks import Sink
 
 POLL_S = 0.5  # a sink that writes less often still notices what moves: the time of a report is when it moved
-LAST_S = 1.0  # how long the end of a process waits for a disk that hangs, and for another place that is slow
+DISK_S = 5.0  # how long the end of a process waits for a disk that hangs: a busy one may do so for seconds
+LAST_S = 1.0  # the same for another place that is slow
 END_S = 30.0  # for threads that get ahead: as long as the kubelet waits after SIGTERM
 QUICK_S = 1.0  # a sink with a shorter interval is written to before a fork; the others have time
 
@@ -91,7 +92,7 @@ class Publisher:
     def find_limits(self, still_s: float) -> tuple[float, float]:
         """How long the end of the process waits for its sink: without any progress, and with some."""
         if self.is_local:
-            return LAST_S, END_S
+            return DISK_S, END_S
         last_s = getattr(self.sink, "last_s", 0.0)
         return max(still_s, last_s), max(still_s, last_s, LAST_S)
 

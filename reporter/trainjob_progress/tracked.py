@@ -111,9 +111,12 @@ class Track(Reporter, Over[T]):
         self._return()
         before: Optional[LiveRun] = None
         if self._is_started:
-            if self._is_iterating or self._step == self._initial_step:
+            is_untouched = self._step == self._initial_step
+            if self._is_iterating or (is_untouched and self._is_entered):
                 return
-            if self._is_entered or self in self._run.levels:
+            if is_untouched and self in self._run.levels[:1]:
+                self._run.abandon()  # what it has given was a sample: it begins now
+            elif self._is_entered or self in self._run.levels:
                 self._total_steps = self._total_epochs = None  # once more over the same: how often, who knows
                 self._inner_round, self._is_short, self._is_cut = None, False, False
                 return
@@ -189,8 +192,9 @@ class Track(Reporter, Over[T]):
     def _is_left(self) -> bool:  # type: ignore[override]
         return self._home is not None and self._home.is_left(self._flow)
 
-    def _close(self, *, has_failed: bool = False, is_fault: bool = False) -> None:
-        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
+    def _close(self, *, has_failed: bool = False, is_fault: bool = False, is_by_hand: bool = False) -> None:
+        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so.
+        `is_by_hand`: no `for` had asked for its items. Where that was one, as a sample, it was no loop."""
         self._is_iterating = self._is_in_body = False
         self._items = self._home = None
         if has_failed:
@@ -199,7 +203,9 @@ class Track(Reporter, Over[T]):
         if self._is_entered or self not in self._run.levels:
             return
         if self._run.levels[0] is not self:
-            self._leave(has_failed=has_failed)
+            is_sample = is_by_hand and self._step == self._initial_step and self._inner is None
+            if not (is_sample and self._withdraw()):
+                self._leave(has_failed=has_failed)
         elif self._run.main is not None:
             self._run.finish(None, 0)
         else:

@@ -459,7 +459,7 @@ def test_the_end_of_a_process_waits_longest_for_what_gets_ahead(
 ) -> None:
     """Seen: a push that took half a second was given up, and the server stayed at step 0 of 8."""
     sinks = [FileSink(str(tmp_path / "file")), push_server.sink(), BarSink()]
-    assert [Publisher(one, lambda: None).find_limits(0.12) for one in sinks] == [(1, 30), (3, 3), (0.12, 1)]
+    assert [Publisher(one, lambda: None).find_limits(0.12) for one in sinks] == [(5, 30), (3, 3), (0.12, 1)]
 
 
 def stop_answering(server: PushServer) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""An item that a program takes by hand, to look at it, is no loop: `batch = next(iter(track(loader)))`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.reporting import MemorySink
+from trainjob_progress import current, report, track
+
+LOADER = range(6)
+
+
+@pytest.fixture
+def sink(monkeypatch: pytest.MonkeyPatch) -> MemorySink:
+    made = MemorySink()
+    made.close = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setattr("trainjob_progress.settings.find_sinks", lambda **_: [made])
+    return made
+
+
+def sample_before_epochs(loader: Any) -> None:
+    next(iter(loader()))
+    for _ in track(range(2)):
+        for _ in loader():
+            pass
+
+
+def sample_before_epochs_that_are_not_tracked(loader: Any) -> None:
+    next(iter(loader()))
+    for _ in range(2):
+        for _ in loader():
+            pass
+
+
+def sample_in_each_epoch(loader: Any) -> None:
+    for _ in track(range(2)):
+        next(iter(loader()))
+        for _ in loader():
+            pass
+
+
+def sample_in_each_epoch_that_is_not_tracked(loader: Any) -> None:
+    for _ in range(2):
+        next(iter(loader()))
+        for _ in loader():
+            pass
+
+
+def sample_in_a_block(loader: Any) -> None:
+    with report(total_epochs=2):
+        for _ in range(2):
+            next(iter(loader()))
+            for _ in loader():
+                pass
+
+
+def sample_of_a_resumed_training(loader: Any) -> None:
+    for _ in track(range(1, 2), initial_step=1):
+        next(iter(loader()))
+        for _ in loader():
+            pass
+
+
+def sample_that_is_kept(loader: Any) -> None:
+    kept = iter(loader())
+    next(kept)
+    for _ in track(range(2)):
+        for _ in track(LOADER):
+            pass
+    del kept
+
+
+def sample_of_another_loader(loader: Any) -> None:
+    for _ in track(range(2)):
+        next(iter(track(range(3))))
+        for _ in loader():
+            pass
+
+
+@pytest.mark.parametrize("is_one", [True, False], ids=["one loader", "a loader each time"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        sample_before_epochs,
+        sample_before_epochs_that_are_not_tracked,
+        sample_in_each_epoch,
+        sample_in_each_epoch_that_is_not_tracked,
+        sample_in_a_block,
+        sample_of_a_resumed_training,
+        sample_that_is_kept,
+        sample_of_another_loader,
+    ],
+)
+def test_a_sample_counts_nothing_and_no_place(sink: MemorySink, program: Any, is_one: bool) -> None:
+    """Seen: 6 of 6 of a training of 12 steps, or no steps at all."""
+    one = track(LOADER)
+    program(lambda: one if is_one else track(LOADER))
+    current()._run.exit()
+    last = sink.last
+    assert (last.ending, last.step, last.epoch, last.message) == ("finished", 12, 2, None)
+
+
+def test_a_sample_that_is_dropped_later_takes_nothing_back(sink: MemorySink) -> None:
+    kept: Any = None
+    for epoch in track(range(5)):
+        if epoch == 0:
+            kept = iter(track(LOADER))
+            next(kept)
+        if epoch == 3:
+            kept = None
+    assert kept is None
+    assert (sink.last.ending, sink.last.step, sink.last.total_steps) == ("finished", 5, 5)
