@@ -156,11 +156,12 @@ def _is_made(jobset: Meta) -> bool:
 
 def _place(jobset: LiveObject | JobSet, job: str) -> tuple[str, int] | None:
     """The replicated job whose Job has this name, and its index there."""
-    for group in jobset.spec.replicated_jobs or ():
-        prefix = f"{jobset.metadata.name}-{group.name}-"
-        index = job.removeprefix(prefix)
-        if index != job and is_index(index) and int(index) < group.replicas:
-            return group.name, int(index)
+    prefix = f"{jobset.metadata.name}-"
+    name, _, index = job.removeprefix(prefix).rpartition("-")
+    if job.startswith(prefix) and is_index(index):
+        for group in jobset.spec.replicated_jobs or ():
+            if group.name == name and int(index) < group.replicas:
+                return name, int(index)
     return None
 
 
@@ -279,11 +280,11 @@ def all_pods(jobset: JobSet, parts: Parts, initializers: Sequence[str] = ()) -> 
     """Of all its Jobs, as far as there are any. Only the first one of each replicated job is watched."""
     groups = tuple(islice(jobset.spec.replicated_jobs or (), MAX_GROUPS))
     several = {group.name for group in groups if group.replicas > 1}
-    jobs: dict[str, Meta] = {}  # by uid
+    jobs: dict[str, tuple[Meta, str, int]] = {}  # by uid: with replicated job and index
 
     def note(job: Meta) -> None:
-        if controls(jobset.metadata, job):
-            jobs[job.uid] = job
+        if controls(jobset.metadata, job) and (place := _place(jobset, job.name)) is not None:
+            jobs[job.uid] = (job, *place)
 
     for group in groups:
         job = parts.get(JOBS, first_job_name(jobset, group.name), jobset.metadata)
@@ -292,11 +293,11 @@ def all_pods(jobset: JobSet, parts: Parts, initializers: Sequence[str] = ()) -> 
 
     def replica(pod: Pod, labels: Mapping[str, str]) -> Replica | None:
         controller = pod.metadata.controller
-        job = jobs.get(controller.uid if controller is not None else "")
-        if job is None or (place := _place(jobset, job.name)) is None:
+        found = jobs.get(controller.uid if controller is not None else "")
+        if found is None:
             return None
+        job, group, index = found
         number = replica_index(pod, job, labels.get(COMPLETION_INDEX, ""))
-        group, index = place
         if number is None:
             return None
         if group in initializers:
