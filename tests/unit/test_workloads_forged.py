@@ -241,15 +241,19 @@ def test_no_pods_are_read_of_groups_whose_pods_say_nothing() -> None:
 
 
 def test_a_pod_of_a_jobset_of_many_replicated_jobs_is_placed_as_fast_as_any() -> None:
-    """Each of them was compared with each pod of a listing. Of 2,400 that is 1 ms of the event loop a pod."""
+    """Each of them was compared with each pod of a listing. With 2,400 that took 0.2 ms a pod."""
 
-    def cpu_s(*groups: tuple[str, str | None]) -> float:
-        replica = all_pods(jobset(*groups, ("node", "trainer"))).replica
-        assert replica(pod(), {COMPLETION_INDEX: "0"}) == Replica(name="node-0")
-        place = partial(replica, pod(), {COMPLETION_INDEX: "0"})
+    def cpu_s(others: int) -> float:
+        groups = [{"name": f"r{number}", "replicas": 2} for number in range(others)]
+        js = jobset(replicatedJobs=[{"name": "first", "replicas": 2}, *groups, {"name": "node"}])
+        found = all_pods(js)
+        assert found.makers is not None
+        found.makers.note(batch_job().metadata)
+        place = partial(found.replica, pod(), {COMPLETION_INDEX: "0"})
+        assert place() == Replica(name="node-0")
         return min(timeit.repeat(place, timer=time.thread_time, number=100))
 
-    assert cpu_s(*((f"r{number}", None) for number in range(63))) < 4 * cpu_s()
+    assert cpu_s(2_400) < 10 * cpu_s(1)
 
 
 class Noting(FoundParts):
