@@ -8,14 +8,14 @@ from copy import copy
 from typing import Any, Dict, Iterable, Optional, Set, Tuple
 
 from .drawn import Drawing, find_drawing
-from .objects import says_measured
+from .objects import POSITION, says_measured
 from .pairs import read_metrics
 from .patterns import lazily
 
 Fields = dict[str, Any]
 
 MAX_BARS = 64  # of a kind that is remembered
-MIN_HEARD = 3  # moments at which losses come without a bar's step before that is another thing's
+MIN_HEARD = 3  # moments at which a training speaks while a bar stands still that is another thing's
 MAX_LAGS = 20  # a bar that was drawn so often with fewer steps has begun again before its end
 
 _COUNT = r"\d{1,15}"
@@ -72,24 +72,19 @@ def says_loss(metrics: Iterable[str]) -> bool:
     return any("loss" in name.lower() and not _EVALUATION_BAR.search(name) for name in metrics)
 
 
-def is_of_unknown(line: str) -> bool:
-    """Whether a bar does not say that it is the training's."""
-    drawing = find_drawing(line)
-    return drawing is not None and _TRAINING.search(drawing.description) is None
-
-
 class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
         "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "heard",
-        "heard_at", "is_doubted", "is_named", "lags", "lasts_s", "name", "step", "total",
+        "heard_at", "is_doubted", "is_named", "lags", "lasts_s", "name", "shows_loss", "step", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
         self.name = name
         self.counts_epochs = _EPOCHS_BAR.search(name) is not None
         self.is_named = self.counts_epochs or _TRAINING.search(name) is not None  # as a training's
+        self.shows_loss = False
         self.has_twins = False  # bars of the same name are drawn below it: of other processes
         self.total = total
         self.step = 0
@@ -100,7 +95,7 @@ class _Bar:
         self.lasts_s = 0  # how long a round takes, as far as is known
         self.has_lines = False  # the training has printed where it stands, while this was drawn
         self.lags = 0  # how many times in a row it was drawn with fewer steps than before
-        self.heard = 0  # moments at which losses were printed since it has moved
+        self.heard = 0  # moments at which positions or losses were printed since it has moved
         self.heard_at = -1  # the last one
         self.is_doubted = False  # the training goes on without it
 
@@ -125,6 +120,7 @@ class BarReader:
         self._strangers: Dict[Tuple[str, int], Tuple[int, int]] = {}  # of unknown names: step, losses by then
         self._proven: Set[Tuple[str, int]] = set()  # of these, the training's
         self._losses = 0  # how many lines have said one
+        self._is_spoken = False  # one did, and no position
 
     def copy(self) -> BarReader:
         """One that goes on from here by itself; but what has begun again, has done so for both."""
@@ -142,45 +138,44 @@ class BarReader:
         """Whether bars have said which epoch they are."""
         return self._epoch_total is not None
 
-    def read(self, line: str, *, is_nested: bool) -> Optional[Fields]:
+    def read(self, line: str, *, is_nested: bool, is_late: bool) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when there is no bar. `is_nested`: below another one.
+        `is_late`: lines have said where the training is, so that another's bar may follow.
 
         A field that is None was known before and is not any more.
         """
         drawing = find_drawing(line)
         if drawing is None:
             return None
-        return self._take(drawing, is_nested=is_nested, has_version="v_num=" in line)
+        is_late = is_late and _TRAINING.search(drawing.description) is None
+        return self._take(drawing, is_nested=is_nested, is_late=is_late, has_version="v_num=" in line)
 
-    def hear(self, moment: int) -> bool:
-        """A line has said a loss. Whether the bar was another thing's: losses come again and again, and none
-        has come while the bar moved."""
-        self._losses += 1
+    def hear(self, said: Fields, moment: int) -> bool:
+        """A line has said a position, or a loss. Whether the bar was another thing's, a preparation's: it is
+        at its end, and the line is no summary; or such lines come again and again, and it stands still."""
+        metrics = said.get("metrics", ())
+        has_loss, has_position = says_loss(metrics), not POSITION.isdisjoint(said)
+        self._losses += has_loss
+        self._is_spoken = self._is_spoken or (has_loss and not has_position)
         bar = self._run
-        if bar is None or bar.has_lines or bar.is_named or bar.is_doubted or bar.before:
+        if bar is None or bar.has_lines or bar.is_doubted or bar.before or self._again:
             return False
-        bar.heard += bar.heard_at != moment
-        bar.heard_at = moment
-        bar.is_doubted = bar.heard >= MIN_HEARD
+        if bar.step >= bar.total and has_position:
+            is_summary = "train_runtime" in metrics or (
+                bool(metrics) and all(name.startswith("eval_") for name in metrics)
+            )
+            is_end = said.get("step") == bar.step or said.get("epoch", 0) >= (
+                said.get("total_epochs") or math.inf
+            )
+            bar.has_lines = is_summary or is_end
+            bar.is_doubted = not bar.has_lines
+        elif not bar.is_named:
+            bar.heard += bar.heard_at != moment
+            bar.heard_at = moment
+            bar.is_doubted = bar.heard >= MIN_HEARD
         return bar.is_doubted
 
-    def is_behind(self, said: Fields) -> bool:
-        """Whether the bar was another thing's, a preparation's: a line says where the training stands, the
-        first one after the bar's end, and is no summary of what the bar has shown."""
-        bar = self._run
-        if bar is None or bar.has_lines or bar.before or self._again or bar.step < bar.total:
-            if bar is not None:
-                bar.has_lines = True
-            return False
-        metrics = said.get("metrics", ())
-        is_summary = bool(metrics) and all(name.startswith(("eval_", "train_")) for name in metrics)
-        is_end = said.get("step") == bar.step or said.get("epoch", 0) >= (
-            said.get("total_epochs") or math.inf
-        )
-        bar.has_lines = is_summary or is_end
-        return not bar.has_lines
-
-    def _take(self, drawing: Drawing, *, is_nested: bool, has_version: bool) -> Fields:
+    def _take(self, drawing: Drawing, *, is_nested: bool, is_late: bool, has_version: bool) -> Fields:
         description, step, total = drawing.description, drawing.step, drawing.total
         has_name = bool(description) and not description.isspace()
         fields: Fields = {}
@@ -201,9 +196,14 @@ class BarReader:
             name = words.group().strip().lower()
         # When it ends, an inner bar is drawn for the last time where the outer one was.
         is_below = is_nested or (name, total) in self._nested
-        if has_name and not (
-            _is_named(description, is_inner=is_below, shows_loss=shows_loss)
-            or (not _EVALUATION_BAR.search(description) and self._is_proven((name, total), step))
+        if has_name:
+            is_trainings = _is_named(description, is_inner=is_below, shows_loss=shows_loss)
+        else:
+            is_known = bar is not None and bar.total == total
+            is_trainings = is_below or is_known or shows_loss or not self._is_spoken
+        is_trainings = is_trainings and not is_late
+        if not is_trainings and (
+            _EVALUATION_BAR.search(description) or not self._is_proven((name, total), step)
         ):
             if bar is None or bar.total != total or not 0 < bar.step < step:
                 return {}
@@ -263,18 +263,23 @@ class BarReader:
             bar.name = name  # drawn before it was given its name
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
-            is_longer = bar is None or (elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs)
             found.is_named = found.is_named or shows_loss
-            if bar is not None and found.is_named != (bar.is_named or bar.has_lines):
+            if bar is None or (bar.is_doubted and not bar.is_named):
+                is_longer = True
+            elif found.is_named != (bar.is_named or bar.has_lines or bar.heard > 0):
                 is_longer = found.is_named
+            else:
+                is_longer = elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs
             if not is_longer and not found.counts_epochs:
                 return {}
             bar = self._run = found
             self._inner = None
             bar.step = step
+        elif bar.shows_loss and not shows_loss and step < bar.step:
+            return {}  # of an evaluation of as many
         elif not self._follow(bar, step, elapsed_s):
             return {}
-        bar.is_named = bar.is_named or shows_loss
+        bar.is_named, bar.shows_loss = bar.is_named or shows_loss, bar.shows_loss or shows_loss
         bar.elapsed_s = elapsed_s
         bar.lasts_s = max(bar.lasts_s, elapsed_s + remaining_s)
         return self._position(bar)
@@ -298,7 +303,8 @@ class BarReader:
         is_new = step <= bar.total / 2 or elapsed_s < 0.8 * bar.elapsed_s
         if not (is_new and bar.step == bar.total) and bar.lags < MAX_LAGS:
             return False
-        bar.lags = 0
+        bar.lags = bar.heard = 0
+        bar.is_doubted = False
         bar.before += bar.step
         bar.full_s = bar.elapsed_s
         bar.step = step

@@ -181,7 +181,7 @@ def _read_fairseq(text: str) -> Optional[Fields]:
     if match is None:
         return None
     kind, epoch, step, total, rest = match.groups()
-    if kind not in ("train", "train_inner"):
+    if kind.lower() not in ("train", "train_inner"):
         return {}
     metrics = read_metrics(rest)
     updates = metrics.pop("num_updates", None)

@@ -15,7 +15,7 @@ import re
 from copy import copy
 from typing import Any, Callable, Optional
 
-from .bars import BarReader, is_of_unknown, says_loss
+from .bars import BarReader, says_loss
 from .drawn import Drawing, find_drawing
 from .forms import FormReader
 from .objects import POSITION, parse_object, read_object
@@ -123,7 +123,7 @@ class LineReader:
         self._pairs = PairReader(self._counted)
         self._said_step: Optional[int] = None  # by a line that is no bar
         self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
-        self._moves = 0  # how often one was new or larger: what says where a run goes on is said again
+        self._moves = 0  # how often one was larger, and how often a loss was said with it
         self._is_bar = False  # the line that was read last
         self._speaker = ""  # what Ray put before that line
         self._actor = ""  # the same, of the first actor that said where it stands
@@ -144,8 +144,8 @@ class LineReader:
             self._follow(fields)
         metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
-            is_other = says_loss(metrics or ()) and self._bars.hear(self.moment)
-            if is_other or (not POSITION.isdisjoint(fields) and self._bars.is_behind(fields)):
+            speaks = says_loss(metrics or ()) or not POSITION.isdisjoint(fields)
+            if speaks and self._bars.hear(fields, self.moment):
                 fields = {"step": None, "total_steps": None, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
             return fields
@@ -158,7 +158,9 @@ class LineReader:
         Transformers, which draws one beside these lines, on the other stream."""
         said = {field: fields[field] for field in POSITION if type(fields.get(field)) in (int, float)}
         if "step" in said or isinstance(said.get("epoch"), int):
-            self._moves += any(self._at.get(field, -1) < said[field] for field in said)
+            if 0 not in said.values():  # before the training
+                self._moves += any(self._at.get(field, 0) < said[field] for field in said)
+                self._moves += says_loss(fields.get("metrics", ()))
             self._at = {**self._at, **said}
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:
@@ -189,10 +191,10 @@ class LineReader:
             self._said_step = fields.get("step", self._said_step)
             return fields or None
         if _may_be_bar(words):
-            if self._moves > 1 and is_of_unknown(words) and not _IS_OTHER_BAR.match(words):
-                return None  # of an evaluation, or of something else within the run
             is_other = "%|" not in words and _IS_OTHER_BAR.match(words)
-            fields = None if is_other else self._bars.read(words, is_nested=is_nested)
+            fields = (
+                None if is_other else self._bars.read(words, is_nested=is_nested, is_late=self._moves > 1)
+            )
             if fields is not None:
                 self._is_bar = True
                 fields = fields if self._said_step is None else self._beside_lines(fields)

@@ -50,7 +50,8 @@ _WORD = lazily(r"[^\W\d_]+|#|(?<=[\[(])\d{1,6}(?:/\d{1,6})?(?=[\])])|^\s{0,8}\d{
 # What else may stand before the position of a training: its part, a log record's level, a tag.
 _BEFORE = {
     "after", "at", "completed", "current", "debug", "end", "finished", "global", "i", "info", "learning",
-    "main", "of", "optimizer", "pid", "rank", "root", "saved", "train", "trainer", "training", "warning",
+    "main", "model", "of", "optimizer", "pid", "rank", "root", "saved", "train", "trainer", "training",
+    "warning",
 }  # fmt: skip
 _TAG = lazily(
     r"\[[A-Za-z](?:[\w.-]{0,62}[A-Za-z.])?\]|(?<![\w.])[A-Za-z]\w{0,31}(?:\.\w{1,32}){1,6}(?![\w.])"
