@@ -332,6 +332,8 @@ class LiveRun:
         """For the message of those that come after it."""
         before = self._before
         levels = find_counted(self.levels)
+        if ending == "ended" and levels and not find_position(levels).step:
+            return  # a sample was taken
         if levels and (ending in ("failed", "ended", "preempted") or levels[0]._name is not None):
             self.note_attempt(levels[0]._name, ending or "ended", find_position(levels))
             self._before = before

@@ -102,6 +102,21 @@ def test_a_sample_counts_nothing_and_no_place(sink: MemorySink, program: Any, is
     assert (last.ending, last.step, last.epoch, last.message) == ("finished", 12, 2, None)
 
 
+def test_a_sample_of_a_cell_is_no_attempt(sink: MemorySink) -> None:
+    """In a notebook, whose cells are functions that have ended."""
+
+    def run_cell() -> Any:
+        kept = iter(track(LOADER))
+        next(kept)
+        return kept
+
+    kept = run_cell()
+    for _ in track(LOADER):
+        pass
+    assert next(kept) == 1
+    assert (sink.last.ending, sink.last.step, sink.last.message) == ("finished", 6, None)
+
+
 def test_a_sample_that_is_dropped_later_takes_nothing_back(sink: MemorySink) -> None:
     kept: Any = None
     for epoch in track(range(5)):
