@@ -231,6 +231,7 @@ def assemble(
     def drain() -> None:
         draining.set()
         resources.drain()
+        pushes.served.end()
 
     log_tails = LogTails(
         find=store.get,
@@ -269,7 +270,7 @@ def assemble(
                 *([store_check(role, role.others)] if nats is not None and role.others is not None else []),
             ],
             pushes=pushes if "push" in settings.sources else None,
-            log_streams=LogRequests(streams, jobs, replica_keys, questions, role.others.shares)
+            log_streams=LogRequests(streams, jobs, replica_keys, questions, pushes.served, role.others.shares)
             if role.others is not None
             else None,
             page=read_page(),
@@ -313,6 +314,7 @@ def assemble(
 
     loops: list[tuple[str, Loop]] = [
         ("role", role.run),
+        ("pushes to other replicas", pushes.run),
         ("presence of kinds", presence.run),
         ("review of rights", rights.run),
         ("watches of kinds that go", partial(resources.follow, presence, lambda: table.now)),

@@ -86,6 +86,7 @@ class Replica:
     owner: None = None
     has_term: bool = True
     questions: Questions = field(init=False)
+    pushes: Any = None  # that other replicas pass on
     requested: list[JobRef] = field(default_factory=list)
     shares: TimeShares = field(default_factory=lambda: new_shares(Limits()))  # of users
     port: int = 0
@@ -135,7 +136,9 @@ class Replica:
                 resources=(TrainJobKind.served,),
                 registry=registry,
                 metrics=RequestMetrics(registry),
-                log_streams=LogRequests(self.streams, self.log, self.replica_keys, self.questions),
+                log_streams=LogRequests(
+                    self.streams, self.log, self.replica_keys, self.questions, self.pushes
+                ),
             )
         )
         async with serving_app(app, *self.certificate.write(self.directory, "serving")) as self.port:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import aiohttp
+import structlog
 from pydantic import ValidationError
 from yarl import URL
 
@@ -25,7 +26,9 @@ from visibility_api.errors.status import (
     Timeout,
     TooManyRequests,
     Unavailable,
+    encode_status,
 )
+from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.report_shares import Budgets
 from visibility_api.kinds import BUILT_IN, Kinds
 from visibility_api.kube.responses import read_start
@@ -36,16 +39,20 @@ from visibility_api.pushing.endpoint import PushEndpoint
 from visibility_api.pushing.paths import Target, find_push, find_target, is_push
 
 from .addresses import Address
+from .frames import Answered, Passed
 from .partitions import partition_of
 from .peer_client import PeerClient
+from .push_streams import PushStreams, Respond, ServedStreams
 from .recognition import ReplicaKeys, is_proof
 from .role import Role
+
+log = structlog.get_logger("visibility.replication")
 
 CLIENT = b"x-visibility-client"  # the address of the pod, as the follower has seen it
 TIMEOUT_S = 4.0  # clients wait 5 s
 RETRY_S = 0.05
 MAX_ANSWER_BYTES = 256 * 1024
-_PASSED_ON = ("authorization", "content-type")
+_PASSED_ON = (b"authorization", b"content-type")
 _UNREADABLE = "the replica that owns the jobs gave no answer that can be read"
 _NO_OWNER = "no replica owns the jobs now; try again later"
 _NO_ANSWER = "the replica that owns the jobs has not taken it in time; try again"
@@ -87,6 +94,8 @@ class Pushes:
         self._client = client  # None: there are no other replicas
         self._keys = keys
         self._replicated = replicated
+        self._streams = PushStreams(client) if client is not None else None
+        self.served = ServedStreams(self._answer)  # on which other replicas pass theirs on
         self._timeout_s = timeout_s
         self._bodies = Bodies()  # that are passed on
         self._budgets = Budgets()  # of refusals
@@ -109,9 +118,14 @@ class Pushes:
         """Authenticates a push, if it is taken here. Raises RequestError."""
         is_forwarded = self.is_forwarded(headers)
         if is_forwarded:
-            if self._role.admits is None:
-                raise Unavailable(_NO_OWNER)
             client = next((value.decode("latin-1") for name, value in headers if name == CLIENT), client)
+        return await self._admit(method, path, headers, client, is_forwarded=is_forwarded)
+
+    async def _admit(
+        self, method: str, path: str, headers: Headers, client: str, *, is_forwarded: bool
+    ) -> Push:
+        if is_forwarded and self._role.admits is None:
+            raise Unavailable(_NO_OWNER)
         target = find_push(method, path, headers, self._kinds())
         grant, job = None, target
         if target.kind is None and (found := self._role.admits) is not None:
@@ -145,6 +159,27 @@ class Pushes:
         if push.here is not None:
             endpoint, grant = push.here
             await endpoint.renew(grant, push.target, push.headers, push.client)
+
+    async def run(self) -> None:
+        """For ever: pushes to another replica share a connection while this runs."""
+        if self._streams is not None:
+            await self._streams.run()
+        await asyncio.Event().wait()
+
+    async def _answer(self, passed: Passed, respond: Respond) -> None:
+        push: Push | None = None
+        try:
+            headers = (*passed.headers, (b"content-length", b"%d" % len(passed.body)))
+            push = await self._admit("POST", passed.path, headers, passed.client, is_forwarded=True)
+            status, body = 200, await self.take(push, _receiving(passed.body))
+        except RequestError as error:
+            status, body = error.code, encode_status(error)
+        except Exception as error:  # of one push; the others go on (decision 0005)
+            log.error("push not answered", path=passed.path, **describe_fault(error))
+            status, body = InternalError.code, encode_status(InternalError())
+        respond(Answered(passed.number, status, body))
+        if push is not None:
+            await self.renew(push)
 
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
@@ -185,38 +220,45 @@ class Pushes:
         self, client: PeerClient, owner: Address, push: Push, body: bytes, left_s: float
     ) -> bytes | None:
         """The owner's echo; None if it has none to give now. Raises the RequestError that it answers."""
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1")
-            for name, value in push.headers
-            if name.decode("latin-1") in _PASSED_ON
-        }
+        headers = tuple(pair for pair in push.headers if pair[0] in _PASSED_ON)
+        if self._streams is not None and (stream := self._streams.find(owner)) is not None:
+            passed = Passed(0, push.target.path, push.client, headers, body)
+            found = await stream.exchange(passed, max(RETRY_S, left_s))
+            return None if found is None else _echo(found.status, found.body)
+        # It is of a version that takes one push a request.
+        texts = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         url = URL.build(scheme="https", host=owner.host, port=owner.port, path=push.target.path)
         try:
             async with client.request(
                 "POST",
                 url,
                 data=body,
-                headers={**headers, CLIENT.decode(): push.client},
+                headers={**texts, CLIENT.decode(): push.client},
                 timeout=aiohttp.ClientTimeout(total=max(RETRY_S, left_s)),
             ) as response:
                 answer = await read_start(response, MAX_ANSWER_BYTES + 1)
                 status = response.status
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
-        if len(answer) > MAX_ANSWER_BYTES:
-            raise InternalError(_UNREADABLE)
-        if status == 200:
-            return answer
-        if status == Unavailable.code:
-            return None
-        try:
-            found = Status.model_validate_json(answer)
-        except ValidationError:
-            raise InternalError(_UNREADABLE) from None
-        kind = _REFUSALS.get(found.reason, InternalError)
-        refusal = kind.__new__(kind)  # with the owner's details, whatever its own would be
-        RequestError.__init__(refusal, found.message, details=found.details)
-        raise refusal
+        return _echo(status, answer)
+
+
+def _echo(status: int, answer: bytes) -> bytes | None:
+    """The owner's echo; None if it has none to give now. Raises the RequestError that it answers."""
+    if len(answer) > MAX_ANSWER_BYTES:
+        raise InternalError(_UNREADABLE)
+    if status == 200:
+        return answer
+    if status == Unavailable.code:
+        return None
+    try:
+        found = Status.model_validate_json(answer)
+    except ValidationError:
+        raise InternalError(_UNREADABLE) from None
+    kind = _REFUSALS.get(found.reason, InternalError)
+    refusal = kind.__new__(kind)  # with the owner's details, whatever its own would be
+    RequestError.__init__(refusal, found.message, details=found.details)
+    raise refusal
 
 
 def _receiving(body: bytes) -> Receive:

@@ -85,6 +85,24 @@ class Gone(_Frame, frozen=True):
     ref: JobRef
 
 
+class Passed(_Frame, frozen=True):
+    """A push to a job of the replica that this is sent to (`push_streams`)."""
+
+    number: int  # of those of one connection
+    path: str
+    client: str  # the address of the pod, as the sender has seen it
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+class Answered(_Frame, frozen=True):
+    """What a push is answered that was passed on."""
+
+    number: int
+    status: int
+    body: bytes
+
+
 class Beat(_Frame, frozen=True):
     """Everything before was sent; it comes after each group of changes, and each second without any."""
 
@@ -94,7 +112,7 @@ class Beat(_Frame, frozen=True):
     is_last: bool = False  # the owner gives the log up
 
 
-Frame = Hello | Listed | Kept | Complete | Changed | Advanced | Gone | Beat
+Frame = Hello | Listed | Kept | Complete | Changed | Advanced | Gone | Beat | Passed | Answered
 
 
 def _plain(value: object) -> object:

@@ -16,6 +16,7 @@ from visibility_api.store.job_log import JobLog
 from .follower import Refusal
 from .member import PATH as SHARE
 from .partitions import decode_report, encode_message
+from .push_streams import PATH as PUSHES, ServedStreams
 from .questions import DIAGNOSE, REPLICAS, Questions, respond
 from .recognition import ReplicaKeys, is_proof
 from .shares import Shares
@@ -33,17 +34,19 @@ class LogRequests:
         jobs: JobLog,
         keys: ReplicaKeys,
         questions: Questions,
+        pushes: ServedStreams,
         shares: Shares | None = None,
     ) -> None:
         self._streams = streams
         self._log = jobs
         self._keys = keys
         self._questions = questions
+        self._pushes = pushes
         self._shares = shares
 
     @staticmethod
     def takes(method: str, path: str) -> bool:
-        return path in (PATH, REPLICAS, DIAGNOSE, SHARE) and method == "POST"
+        return path in (PATH, REPLICAS, DIAGNOSE, SHARE, PUSHES) and method == "POST"
 
     def recognise(self, scope: Scope) -> None:
         """Raises Unauthorized for whoever is not a replica of this server."""
@@ -52,6 +55,9 @@ class LogRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """For a replica that was recognised."""
+        if scope["path"] == PUSHES:
+            await self._pushes.serve(receive, send)
+            return
         if scope["path"] == SHARE:
             await self._share(receive, send)
             return
