@@ -32,7 +32,7 @@ from visibility_api.workloads import inventory as inventory_module
 from visibility_api.workloads.annotations import MONITORING, OPT_IN, PREFIX
 from visibility_api.workloads.declarations import LOG_VARIABLE, PATH_VARIABLES, PORT_VARIABLE
 from visibility_api.workloads.inventory import Inventory
-from visibility_api.workloads.object_cache import PodCache, key_of
+from visibility_api.workloads.object_cache import MAX_LARGE_BYTES, PodCache, key_of
 from visibility_api.workloads.objects import (
     BatchJob,
     Container,
@@ -350,6 +350,42 @@ async def test_pods_that_claim_one_index_are_bounded_in_bytes_together() -> None
     cache.put(key_of(grown), grown)
     kept = cache.of(PartMeta(name="bert-node-0", namespace="team-a", uid=pod().metadata.controller.uid))
     assert [each.metadata.uid for each in kept] == ["p1"]
+
+
+def large_pod(number: int, namespace: str = "team-a") -> Pod:
+    """Of a controller of its own, with 40 KB of what is kept."""
+    made = pod(uid=f"p{number}")
+    (owner,) = made.metadata.owner_references or ()
+    owners = (msgspec.structs.replace(owner, uid=f"job-{number}"),)
+    metadata = msgspec.structs.replace(
+        made.metadata, name=f"pod-{number}", namespace=namespace, owner_references=owners
+    )
+    status = msgspec.structs.replace(made.status, message="m" * 40_000)
+    return msgspec.structs.replace(made, metadata=metadata, status=status)
+
+
+def test_large_objects_of_a_namespace_are_bounded_in_bytes_together() -> None:
+    """A pod takes 1 KiB. 10,000 of 64 KiB, as a quota may allow, would take what the server may have."""
+    cache = PodCache(Pod, is_own=False, owner_kinds=("Job",))
+
+    def is_whole(key: tuple[str, str]) -> bool:
+        kept = cache.get(key)
+        return kept is not None and bool(kept.status.message)
+
+    pods = [large_pod(number) for number in range(600)]
+    for each in pods:
+        cache.put(key_of(each), each)
+    whole = [each for each in pods if is_whole(key_of(each))]
+    assert 300 < len(whole) < MAX_LARGE_BYTES / 40_000
+    other = large_pod(0, "team-b")
+    cache.put(key_of(other), other)
+    assert is_whole(key_of(other))
+    moved = msgspec.structs.replace(whole[0].spec, node_name="node-1")
+    cache.put(key_of(whole[0]), msgspec.structs.replace(whole[0], spec=moved))
+    assert is_whole(key_of(whole[0]))
+    cache.drop(key_of(whole[1]))
+    cache.put(key_of(pods[-1]), pods[-1])
+    assert is_whole(key_of(pods[-1]))
 
 
 async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:

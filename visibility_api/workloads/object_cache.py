@@ -7,6 +7,7 @@ changes.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Generic, TypeVar
 
@@ -21,6 +22,8 @@ Key = tuple[str, str]  # namespace and name
 Owner = tuple[str, str]  # kind and name of the controller of an object, which is in the same namespace
 # Of one object: those that keep to what Kubernetes is used with take some KiB. Labels are in each document.
 MAX_KEPT_BYTES, MAX_LABELS_BYTES = 64 * 1024, 16 * 1024
+# Of those of one namespace and collection that are larger than usual ones.
+LARGE_BYTES, MAX_LARGE_BYTES = 4 * 1024, 16 * 1024 * 1024
 MAX_LABELS = 256  # each takes 150 bytes as Python objects, however short it is
 # Pods that claim a place under one controller, which keeps one and deletes the others. All together they have
 # MAX_KEPT_BYTES.
@@ -41,6 +44,7 @@ class ObjectCache(Generic[T]):
         self._is_own = is_own
         self._owner_kinds = owner_kinds
         self._packed: dict[Key, bytes] = {}
+        self._large: Counter[str] = Counter()  # bytes, by namespace
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
 
@@ -65,15 +69,19 @@ class ObjectCache(Generic[T]):
         except OverflowError:  # a time before year 1 or after year 9999, in UTC
             object_ = without_all_else(object_, UNREADABLE)
             packed = self._encoder.encode(object_)
-        if self._is_too_large(object_, packed):
+        if self._is_too_large(key, object_, packed):
             packed = self._encoder.encode(without_all_else(object_, TOO_LARGE))
         if self._packed.get(key) == packed:
             return None
         before = self._controller_of(key)
+        self._large[key[0]] += _excess(packed) - _excess(self._packed.get(key, b""))
         self._packed[key] = packed
         return self._moved(key, before, after)
 
-    def _is_too_large(self, object_: T, packed: bytes) -> bool:
+    def _is_too_large(self, key: Key, object_: T, packed: bytes) -> bool:
+        others = self._large[key[0]] - _excess(self._packed.get(key, b""))
+        if (size := _excess(packed)) and others + size > MAX_LARGE_BYTES:
+            return True
         labels: object = object_.metadata.labels  # of what is made for a job one alone is kept
         if len(packed) > MAX_KEPT_BYTES or (isinstance(labels, dict) and len(labels) > MAX_LABELS):
             return True
@@ -83,7 +91,7 @@ class ObjectCache(Generic[T]):
         if key not in self._packed:
             return None
         before = self._controller_of(key)  # a deletion may bring only name and namespace
-        del self._packed[key]
+        self._large[key[0]] -= _excess(self._packed.pop(key))
         return self._moved(key, before, None)
 
     def owners(self, key: Key) -> Sequence[Owner]:
@@ -100,6 +108,11 @@ class ObjectCache(Generic[T]):
     ) -> Sequence[Owner]:
         """The object has the controller `after`, and had `before`."""
         return tuple({(each.kind, each.name): None for each in (after, before) if each is not None})
+
+
+def _excess(packed: bytes) -> int:
+    """What counts for the bound of large ones."""
+    return len(packed) if len(packed) > LARGE_BYTES else 0
 
 
 class PodCache(ObjectCache[Pod]):
