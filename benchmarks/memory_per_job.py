@@ -1,4 +1,4 @@
-"""Measures what a job keeps in memory, in a process that does nothing else."""
+"""Measures what a job, or with `pods` a pod, keeps in memory, in a process that does nothing else."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from visibility_api.kinds.trainjob import TRAINJOBS, TrainJob, TrainJobKind
 from visibility_api.reports.document import Progress
 from visibility_api.store.memory import MemoryStore
 from visibility_api.workloads.inventory import Inventory
+from visibility_api.workloads.object_cache import PodCache, key_of
 from visibility_api.workloads.objects import BatchJob, Pod
 
 from . import kubernetes
@@ -83,5 +84,40 @@ def fill(object_: dict[str, Any]) -> None:
             container["env"] += [{"name": f"SETTING_{n}", "value": "x" * 200} for n in range(100)]
 
 
+def kib_a_pod(change: Change) -> float:
+    """Of `JOBS` pods, whatever of them is kept. The most of hostile ones, before a namespace is bounded."""
+    cache = PodCache(Pod, is_own=False, owner_kinds=("Job",))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for pod in objects(kubernetes.pod, Pod, JOBS, change):
+            cache.put(key_of(pod), pod)
+        del pod
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] / 1024 / JOBS
+    finally:
+        tracemalloc.stop()
+
+
+def _variable(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"][0]["env"].append({"name": "TRAINJOB_PROGRESS_FILE", "value": "x" * 60_000})
+
+
+def _containers(pod: dict[str, Any]) -> None:
+    pod["spec"]["containers"] += [{"name": f"{n:063}"} for n in range(900)]
+
+
+PODS_OF: dict[str, Change] = {
+    "as usual": lambda _: None,
+    "much that nobody reads": fill,
+    "a variable that is read, of 60 KB": _variable,
+    "900 containers": _containers,
+}
+
+
 if __name__ == "__main__":
+    if "pods" in sys.argv:
+        for name, change in PODS_OF.items():
+            print(f"{kib_a_pod(change):7.2f} KiB  {name}")
+        sys.exit()
     print(asyncio.run(kib_a_job(*([fill] if "filled" in sys.argv else []))))
