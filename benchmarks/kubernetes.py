@@ -84,7 +84,7 @@ def train_job(number: int) -> dict[str, Any]:
             "labels": {"team": namespace(number), "kueue.x-k8s.io/queue-name": "gpu"},
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": _filler(number, 1500)},
             "creationTimestamp": "2026-01-23T10:00:00Z",
-            "managedFields": _managed_fields(number),
+            "managedFields": _MANAGED_FIELDS,
         },
         "spec": {"runtimeRef": {"name": "torch-distributed"}},
         "status": {
@@ -111,7 +111,7 @@ def job_set(number: int) -> dict[str, Any]:
             "uid": _uid("5", number),
             "resourceVersion": "1",
             "ownerReferences": [controller("TrainJob", job_name(number), _uid("7", number))],
-            "managedFields": _managed_fields(number),
+            "managedFields": _MANAGED_FIELDS,
         },
         "spec": {
             "replicatedJobs": [
@@ -129,15 +129,23 @@ def job_set(number: int) -> dict[str, Any]:
     }
 
 
+def pod_name(number: int, rank: int) -> str:
+    return f"{job_name(number)}-node-0-{rank}-abcde"
+
+
+def _pod_uid(number: int, rank: int) -> str:
+    return _uid("9", number + (rank << 16))
+
+
 def pod(number: int, rank: int = 0) -> dict[str, Any]:
     name, began = job_name(number), "2026-01-23T10:00:00Z"
     conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
         "metadata": {
-            "name": f"{name}-node-0-{rank}-abcde",
+            "name": pod_name(number, rank),
             "generateName": f"{name}-node-0-{rank}-",
             "namespace": namespace(number),
-            "uid": _uid("9", number + (rank << 16)),
+            "uid": _pod_uid(number, rank),
             "resourceVersion": "1",
             "creationTimestamp": began,
             "labels": {
@@ -162,7 +170,7 @@ def pod(number: int, rank: int = 0) -> dict[str, Any]:
                 "batch.kubernetes.io/job-completion-index": "0",
             },
             "ownerReferences": [controller("Job", f"{name}-node-0", _uid("3", number))],
-            "managedFields": _managed_fields(number),
+            "managedFields": _MANAGED_FIELDS,
         },
         "spec": {"nodeName": f"gpu-{number % 500}", "containers": [_container(number)]},
         "status": {
@@ -203,9 +211,13 @@ def _container(number: int) -> dict[str, Any]:
     }
 
 
-def _managed_fields(number: int) -> list[dict[str, Any]]:
-    fields = {f"f:field-{n}": {"f:value": {}} for n in range(80)}
-    return [{"manager": "controller", "operation": "Update", "fieldsV1": fields | {f"f:{number}": {}}}]
+_MANAGED_FIELDS = [  # as large as real ones; each object has the same
+    {
+        "manager": "controller",
+        "operation": "Update",
+        "fieldsV1": {f"f:field-{n}": {"f:value": {}} for n in range(80)},
+    }
+]
 
 
 def _filler(number: int, characters: int) -> str:
@@ -233,10 +245,18 @@ def batch_job(number: int) -> dict[str, Any]:
                 "trainer.kubeflow.org/trainjob-ancestor-step": "trainer",
             },
             "ownerReferences": [controller("JobSet", name, _uid("5", number))],
-            "managedFields": _managed_fields(number),
+            "managedFields": _MANAGED_FIELDS,
         },
         "spec": {"completionMode": "Indexed", "completions": 1024},
     }
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+class _TokenReview(msgspec.Struct):
+    spec: _Token
 
 
 def reviewed(token: str) -> dict[str, Any]:
@@ -250,12 +270,12 @@ def reviewed(token: str) -> dict[str, Any]:
     if not token.startswith(POD_TOKEN):
         return {"authenticated": False}
     digits = token[len(POD_TOKEN) :]
-    meta = pod(int(digits[:5]), int(digits[5:10]))["metadata"]
+    number, rank = int(digits[:5]), int(digits[5:10])
     extra = {
-        "authentication.kubernetes.io/pod-name": [meta["name"]],
-        "authentication.kubernetes.io/pod-uid": [meta["uid"]],
+        "authentication.kubernetes.io/pod-name": [pod_name(number, rank)],
+        "authentication.kubernetes.io/pod-uid": [_pod_uid(number, rank)],
     }
-    name = f"system:serviceaccount:{meta['namespace']}:default"
+    name = f"system:serviceaccount:{namespace(number)}:default"
     user = {"username": name, "uid": "1", "groups": ["system:serviceaccounts"], "extra": extra}
     return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
 
@@ -291,7 +311,7 @@ class Changes:
                 changed = train_job(self._number * step % jobs)
                 changed["metadata"]["resourceVersion"] = str(self._number + 1)
                 changed["metadata"]["labels"]["changed-at"] = f"{time.time():.6f}"
-                await stream.write(json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n")
+                await stream.write(msgspec.json.encode({"type": "MODIFIED", "object": changed}) + b"\n")
             await self._turned.wait()
 
 
@@ -353,9 +373,9 @@ def application(
         return web.json_response({"kind": "Status", "reason": "NotFound", "code": 404}, status=404)
 
     async def token_review(request: web.Request) -> web.Response:
-        review = await request.json()
-        review["status"] = reviewed(review["spec"]["token"])
-        return web.json_response(review, status=201)
+        token = msgspec.json.decode(await request.read(), type=_TokenReview).spec.token
+        body = msgspec.json.encode({"kind": "TokenReview", "status": reviewed(token)})
+        return web.Response(body=body, status=201, content_type="application/json")
 
     async def access_review(request: web.Request) -> web.Response:
         review = await request.json()

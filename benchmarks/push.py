@@ -67,6 +67,13 @@ def message(number: int, at: datetime, path: str = PATH) -> bytes:
     return head.encode() + body
 
 
+def connect(context: ssl.SSLContext, port: int, client: int = 0, timeout_s: float = 30.0) -> ssl.SSLSocket:
+    """Each client has an address of its own, as pods have: unknown tokens are limited by address."""
+    source = f"127.1.{client >> 8}.{client & 255}", 0
+    raw = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=source)
+    return context.wrap_socket(raw, server_hostname="localhost")
+
+
 def push_all(
     server: Server, *, ca: Path, jobs: int, pushes: int, path: str = PATH, first_job: int = 0
 ) -> float:
@@ -76,10 +83,7 @@ def push_all(
     server wake it each time, which clients on other machines do not.
     """
     context = ssl.create_default_context(cafile=ca)
-    sockets = []
-    for _ in range(CONNECTIONS):
-        raw = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-        sockets.append(context.wrap_socket(raw, server_hostname="localhost"))
+    sockets = [connect(context, server.port, client) for client in range(CONNECTIONS)]
     numbers = [number for _ in range(pushes) for number in range(first_job, first_job + jobs)]
     cpu = cpu_s(server.pid)
     for first in range(0, len(numbers), CONNECTIONS):

@@ -30,7 +30,7 @@ from visibility_api.replication.nats_client import Location, NatsClient
 
 from . import kubernetes, watchers
 from .processes import Server, cpu_s, free_port, process, resident_mib
-from .push import expect_200, message
+from .push import connect, expect_200, message
 from .scene import ALL, certificates, fetch, kubeconfig_for, serving, until_ready
 
 REPORT_S = 15.0
@@ -195,12 +195,8 @@ class Pusher:
     def _run(self) -> None:
         context = ssl.create_default_context(cafile=self._at.ca)
 
-        def connect(server: Server) -> ssl.SSLSocket:
-            raw = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-            return context.wrap_socket(raw, server_hostname="localhost")
-
         servers = (self._at.owner, self._at.follower) * CONNECTIONS
-        sockets = [connect(each) for each in servers]
+        sockets = [connect(context, each.port, place) for place, each in enumerate(servers)]
         due, pause_s = time.monotonic(), REPORT_S * len(sockets) / len(self._numbers)
         while not self._ends.is_set():
             for first in range(0, len(self._numbers), len(sockets)):
@@ -214,7 +210,7 @@ class Pusher:
                     except RuntimeError as error:  # a pod would push again
                         print(error, flush=True)
                         connection.close()
-                        sockets[place] = connect(servers[place])
+                        sockets[place] = connect(context, servers[place].port, place)
                 due += pause_s
                 if self._ends.wait(max(0.0, due - time.monotonic())):
                     break

@@ -178,6 +178,22 @@ async def test_the_right_to_the_pod_s_log_is_asked_for_as_well() -> None:
     assert len(kubelet.asked) == 1
 
 
+@pytest.mark.parametrize("failure", [None, FAILURE])
+@pytest.mark.parametrize(("cluster", "where"), [("west", "cluster west"), ("", "another cluster")])
+async def test_of_a_job_that_runs_elsewhere_it_says_where_and_reads_no_pod_of_that_name_here(
+    failure: Failure | None, cluster: str, where: str
+) -> None:
+    kubelet = Kubelet()
+    made = job(failure=failure, has_pod=False)
+    there = replace(made, job=replace(made.job, runs_elsewhere=True, cluster=cluster))
+    answer = await shell(there, kubelet).get(TAIL)
+    assert answer.status == 404
+    says = f"The job runs in {where}, and its log is there."
+    command = f"With a kubeconfig of that cluster: kubectl get --raw {TAIL}"
+    assert answer.json()["message"] == f"{says} {command}"
+    assert not kubelet.asked
+
+
 @pytest.mark.parametrize(
     ("made", "status", "says"),
     [

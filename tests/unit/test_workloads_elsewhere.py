@@ -11,15 +11,51 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.jobs import JOB
+from tests.jobs import JOB, NOW
+from tests.workload_objects import FoundParts
+from visibility_api.diagnosis.result import MAX_GROUPS, MAX_SUSPECTS, Diagnosis, Group, Suspect
+from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import JobRef, Phase
+from visibility_api.kinds.trainjob import TrainJob, TrainJobKind
 from visibility_api.kube.client import KubeClient
+from visibility_api.kubeapi.v1alpha1 import status_of
+from visibility_api.reports.document import Progress
 from visibility_api.reports.fields import MAX_METRICS
 from visibility_api.workloads import elsewhere
-from visibility_api.workloads.description import MAX_MESSAGE_CHARACTERS
+from visibility_api.workloads.description import MAX_MESSAGE_CHARACTERS, describe_job
 from visibility_api.workloads.elsewhere import ShownJob, Upstreams, read
 
+from .bench import Bench
+
 TIME = "2026-11-26T12:00:00Z"
+FAILURE = Failure(
+    at=NOW,
+    replica="node-3",
+    pod_name="bert-node-0-3-x",
+    node_name="gpu-7",
+    container_name="node",
+    exit_code=137,
+    signal=9,
+    reason="OOMKilled",
+    message="node-3: container node of pod bert-node-0-3-x on node gpu-7 was killed (exit code 137).",
+    is_retryable=False,
+    cause_class="HostOutOfMemory",
+    cause="The container used more memory than its limit.",
+    hint="Raise the limit.",
+    rank=3,
+)
+DIAGNOSIS = Diagnosis(
+    at=NOW,
+    reason="InDataLoader",
+    message="Rank 2 (gpu-7) is in the data loader for 4 s; 2 ranks wait for it in all_reduce.",
+    hint="Look at its storage.",
+    groups=(Group(count=2, ranks="0-1", where="is in all_reduce"),),
+    suspects=(Suspect(pod_name="bert-node-0-2-x", reason="InDataLoader", rank=2, node_name="gpu-7", step=6),),
+    read=3,
+    others=1,
+    unread=2,
+    is_requested=True,
+)
 BERT = JobRef(resource="trainjobs", namespace="team", name="bert", uid="u")
 
 
@@ -83,6 +119,76 @@ def test_a_document_of_another_cluster_has_no_more_metrics_than_a_report() -> No
     assert len(report.metrics) == MAX_METRICS
 
 
+@pytest.mark.parametrize("failure", [FAILURE, replace(FAILURE, cause_class="", cause="", hint="")])
+def test_the_cause_and_the_diagnosis_that_the_worker_shows_are_shown_in_the_same_words(
+    failure: Failure,
+) -> None:
+    """Both servers as they are: what one encodes the other reads, joins with its own job, and shows."""
+    report = Progress(timestamp=NOW, step=14, total_steps=60, metrics=(("loss", "1.5"),))
+    worker = Bench(now=NOW)
+    worker.job(replace(JOB, failure=failure, diagnosis=DIAGNOSIS))
+    worker.observe(report)
+    said = msgspec.json.decode(msgspec.json.encode(status_of(worker.last)))
+    seen = replace(read(shown(said)), cluster="west")
+
+    own = {"metadata": {"name": "bert", "namespace": "team", "uid": "u"}}
+    own["spec"] = {"managedBy": "kueue.x-k8s.io/multikueue"}
+    there = msgspec.convert(own, TrainJob)
+    here = msgspec.convert({**own, "spec": {}}, TrainJob)
+    manager = Bench(now=NOW)
+    manager.job(describe_job(TrainJobKind(), there, FoundParts([]), {}, seen), status=seen.report)
+    status = msgspec.json.decode(msgspec.json.encode(status_of(manager.last)))
+    assert status["failure"] == said["failure"]
+    assert "It had reported step 14 of 60" in status["failure"]["message"]
+    assert status["diagnosis"] == said["diagnosis"]
+    # Another cluster says nothing of a job that runs here.
+    described = describe_job(TrainJobKind(), here, FoundParts([]), {}, seen)
+    assert (described.failure, described.diagnosis, described.cluster) == (None, None, "")
+
+
+def test_why_a_job_does_not_report_is_said_by_the_cluster_that_runs_it() -> None:
+    why = {"type": "Reporting", "status": "False", "reason": "NoProgressFile", "message": "Instrument it."}
+    seen = read(shown({"phase": "Running", "conditions": [{"type": "Fresh", "status": "False"}, why]}))
+    bench = Bench()
+    bench.job(replace(JOB, rank0=None, runs_elsewhere=True, cluster="west", unreported=seen.unreported))
+    found = bench.shown("Reporting")
+    assert (found.reason, found.message) == ("NoProgressFile", "In cluster west: Instrument it.")
+    reports = read(shown({"phase": "Running", "conditions": [{**why, "status": "True"}]}))
+    assert reports.unreported is None
+
+
+@pytest.mark.parametrize("number", [-1, 2**40, 10**300, 1e308, 0.5])
+def test_a_hostile_cause_or_diagnosis_is_cut_to_the_limits_of_our_own(number: float) -> None:
+    text = "x\u202e" * 5000
+    failure = dict.fromkeys(("replica", "podName", "reason", "message", "class", "cause", "hint"), text)
+    numbers = dict.fromkeys(("exitCode", "signal", "rank"), number)
+    group = {"count": number, "ranks": text, "where": text}
+    suspect = {"podName": text, "reason": text, "rank": number, "step": number}
+    counts = dict.fromkeys(("ranksRead", "podsUnread", "otherRanks"), number)
+    found = read(
+        shown(
+            {
+                "failure": {"time": TIME, **failure, **numbers},
+                "diagnosis": {
+                    **{"time": TIME, "reason": text, "message": text, "hint": text, **counts},
+                    "groups": [group, {**group, "count": 1}] * 500,
+                    "suspects": [suspect] * 1000,
+                },
+                "conditions": [{"type": "Reporting", "status": "False", "reason": text, "message": text}],
+            }
+        )
+    )
+    assert found.failure is not None
+    assert found.diagnosis is not None
+    assert (found.failure.exit_code, found.failure.signal, found.failure.rank) == (None, None, None)
+    assert (len(found.diagnosis.groups), len(found.diagnosis.suspects)) == (MAX_GROUPS // 2, MAX_SUSPECTS)
+    kept = msgspec.json.encode(found)
+    assert len(kept) < 64 * 1024
+    assert "\u202e".encode() not in kept
+    undated = read(shown({"failure": failure, "diagnosis": {"time": "0001-01-01T00:00:00Z"}}))
+    assert (undated.failure, undated.diagnosis) == (None, None)
+
+
 async def _of(*jobs: ShownJob) -> AsyncIterator[ShownJob]:
     for job in jobs:
         yield job
@@ -117,22 +223,22 @@ def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named(
 
 
 @pytest.mark.parametrize(
-    ("message", "listed", "expected"),
+    ("message", "cluster", "listed", "expected"),
     [
-        ("It runs. Seen in cluster west.", [], "It runs. Seen in cluster west."),
-        ("Last seen in cluster west, which does not answer.", [], "Seen in cluster west."),
-        ("Seen in cluster west.", ["east"], "Seen in cluster west."),
-        ("Seen in cluster west.", ["west"], None),
-        ("Seen in cluster north.", [], None),  # it is followed no longer
-        ("kueue has not reported a running pod.", [], None),
+        ("It runs. Seen in cluster west.", "west", [], "It runs. Seen in cluster west."),
+        ("Last seen in cluster west, which does not answer.", "west", [], "Seen in cluster west."),
+        ("Seen in cluster west.", "west", ["east"], "Seen in cluster west."),
+        ("Seen in cluster west.", "west", ["west"], None),
+        ("Seen in cluster north.", "north", [], None),  # it is followed no longer
+        ("kueue has not reported a running pod.", "", [], None),
     ],
 )
 async def test_what_an_earlier_owner_has_shown_stays_until_its_cluster_is_listed(
-    message: str, listed: list[str], expected: str | None
+    message: str, cluster: str, listed: list[str], expected: str | None
 ) -> None:
     changed = list[tuple[str, tuple[str, str]]]()
     client = KubeClient.__new__(KubeClient)
-    known = replace(JOB, ref=BERT, phase=Phase.RUNNING, message=message, runs_elsewhere=True)
+    known = replace(JOB, ref=BERT, phase=Phase.RUNNING, message=message, cluster=cluster)
     upstreams = Upstreams(
         {"west": client, "east": client}, lambda *id_: changed.append(id_), {BERT: known}.get
     )

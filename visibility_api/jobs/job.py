@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from visibility_api.diagnosis.result import Diagnosis
+
 from .failure import Failure
 
 ANNOTATION = "annotation "  # begins the place where something is declared
@@ -233,3 +235,12 @@ class TrainingJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unread: tuple[str, str] | None = None
     runs_elsewhere: bool = False  # MultiKueue: the pods are in another cluster, all there is here is status
     columns: tuple[str, ...] = ()  # of its kind's own, in Tables
+    # Of a job that runs elsewhere: the cluster that shows it, by its name here; what is found there.
+    cluster: str = ""
+    diagnosis: Diagnosis | None = None
+    unreported: tuple[str, str] | None = None  # why it has no report: reason and sentence
+
+    @property
+    def place(self) -> str:
+        """The cluster that runs it, for a sentence."""
+        return f"cluster {self.cluster}" if self.cluster else "another cluster"

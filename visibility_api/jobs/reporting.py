@@ -64,6 +64,9 @@ def _reporting_plainly(record: Record) -> Found:
         annotation = "Annotation visibility.trainer.kubeflow.org/source of the job"
         return "False", "SwitchedOff", f"{annotation} switches probing off. Remove it to see progress."
     if record.job.runs_elsewhere:
+        if record.job.unreported is not None:
+            reason, why = record.job.unreported
+            return "False", reason or "NotInStatus", f"In {record.job.place}: {why}"
         message = "The job runs in another cluster, and its status has no progress. Use write-back there."
         return "False", "NotInStatus", message
     if rank0 is None:

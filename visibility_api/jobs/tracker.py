@@ -123,6 +123,7 @@ class Tracker:
             record.attempts = record.attempts[:1]
         if job.failure is not None:
             note_failure(record, job.failure)
+        record.diagnosis = job.diagnosis or record.diagnosis
         if status is not None:
             merge(record, status, now)
         self._show(record, now)

@@ -15,10 +15,11 @@ from visibility_api.reports.fields import MAX_INTEGER
 
 from .annotations import PREFIX, JobAnnotations, read_annotations
 from .failures import Replica, job_failure, latest, pod_failure
-from .kind import MAX_GROUPS, Group, JobKind, Parts, PhaseDecision, View
+from .kind import MAX_GROUPS, Group, JobKind, Parts, View
 from .objects import MAX_NAMES, ObjectCondition
 from .phase import QUEUE_NAME, job_phase, true_condition
 from .rank0 import describe_initializer, describe_rank0
+from .upstream_documents import Elsewhere
 
 MAX_COLUMN_CHARACTERS = 64
 MAX_REASON_CHARACTERS, MAX_MESSAGE_CHARACTERS = 256, 1024
@@ -29,12 +30,13 @@ def describe_job(
     job: Any,  # noqa: ANN401 - of the kind's own type
     parts: Parts,
     said: Mapping[str, str],
-    elsewhere: PhaseDecision | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> TrainingJob:
-    """`said`: the progress that its initializers have printed, by their runs. `elsewhere`: its phase in the
-    cluster that runs it."""
+    """`said`: the progress that its initializers have printed, by their runs. `elsewhere`: what the cluster
+    that runs it shows."""
     meta, conditions = job.metadata, kind.conditions(job)
     view = kind.view(job, parts)
+    elsewhere = elsewhere if view.manager else None
     annotations = read_annotations(meta.annotations)
     led = [group for name in view.leaders for group in view.groups if group.name == name]
     found = [(group, rank0) for group in led if (rank0 := _rank0(group, annotations)) is not None]
@@ -57,8 +59,8 @@ def describe_job(
         rank0,
         {i.name: said[i.attempt] for i in at_work if i.attempt in said},
     )
-    if elsewhere is not None and view.manager and not decision.phase.is_final:
-        decision = decision if decision.phase is Phase.SUSPENDED else elsewhere
+    if elsewhere is not None and not decision.phase.is_final:
+        decision = decision if decision.phase is Phase.SUSPENDED else elsewhere.decision
     is_suspended = decision.phase is Phase.SUSPENDED
     suspension = next((each for each in conditions if each.type == "Suspended"), None)
     return TrainingJob(
@@ -80,11 +82,13 @@ def describe_job(
         replicas=tuple([group.counts for group in islice(view.groups, MAX_GROUPS)]),
         hints=_with_faults(annotations, rank0, rivals, view.faults),
         accelerators=_accelerators(view.groups),
-        failure=_failure(
-            view, conditions, decision.phase, [*(group for group, _ in found), *preparing], rank0
-        ),
+        failure=(elsewhere.failure if elsewhere is not None else None)
+        or _failure(view, conditions, decision.phase, [*(group for group, _ in found), *preparing], rank0),
         unread=_unread(kind, job, view, led),
         runs_elsewhere=bool(view.manager),
+        cluster=elsewhere.cluster if elsewhere is not None else "",
+        diagnosis=elsewhere.diagnosis if elsewhere is not None else None,
+        unreported=elsewhere.unreported if elsewhere is not None else None,
         columns=tuple([harmless(each[:MAX_COLUMN_CHARACTERS]) for each in view.columns]),
     )
 

@@ -8,84 +8,26 @@ of the kubeconfig that is given for it.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterable, Callable, Mapping
-from datetime import datetime
 from functools import partial
 
-import msgspec
 from msgspec.structs import replace
 
 from visibility_api.errors.text import harmless
 from visibility_api.flowcontrol.slices import in_slices
-from visibility_api.jobs.job import JobRef, Phase, TrainingJob
+from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
-from visibility_api.reports.document import Progress, Refusal, State
-from visibility_api.reports.fields import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, within_times
-from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, fit
 
 from .kind import PhaseDecision
 from .object_cache import Key
-from .objects import KubernetesObject, Meta
+from .upstream_documents import Elsewhere, Id, Shown, ShownJob, read
 
 PATH = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
 DOWN_S = 60.0  # a cluster that has not answered for so long is named in the jobs' messages
 CHECK_S = 5.0
 FIRST_LISTS_S = 5.0  # jobs of this cluster are listed so long after the start, if another is not by then
 MAX_JOBS = 50_000  # of one cluster: 75 MB
-MAX_SAID_CHARACTERS = 700  # of a text that is kept: with the name of the cluster it fits in a document
-_SEEN = re.compile(r"(.*?) ?(?:Seen|Last seen) in cluster (\S+?)(?:, which does not answer)?\.", re.DOTALL)
-_PHASES = {str(phase): phase for phase in Phase}
-_STATES: Mapping[Phase, State] = {Phase.SUCCEEDED: "completed", Phase.FAILED: "failed"}
-
-Id = tuple[str, Key]  # resource; namespace and name
-
-
-class Reference(KubernetesObject, frozen=True):
-    resource: str = ""
-    name: str = ""
-
-
-class Counted(KubernetesObject, frozen=True):
-    current: int | float | None = None
-    total: int | float | None = None
-
-
-class Shown(KubernetesObject, frozen=True):
-    """What is used of the status of a document."""
-
-    phase: str = ""
-    phase_reason: str = ""
-    phase_message: str = ""
-    progress_percentage: int | None = None
-    estimated_remaining_seconds: int | None = None
-    metrics: tuple[TrainerMetric, ...] = ()
-    last_updated_time: str | None = None
-    end_time: datetime | None = None
-    steps: Counted = Counted()
-    epochs: Counted = Counted()
-    message: str = ""
-
-
-class ShownJob(KubernetesObject, frozen=True):
-    """A document of another cluster's list of all kinds."""
-
-    metadata: Meta
-    job_ref: Reference = Reference()
-    status: Shown = Shown()
-
-    @property
-    def id(self) -> Id:
-        return self.job_ref.resource, (self.metadata.namespace, self.job_ref.name)
-
-
-class Elsewhere(msgspec.Struct, frozen=True, gc=False):
-    """A job of this cluster, as another one shows it."""
-
-    decision: PhaseDecision
-    report: Progress | None
-    created_at: datetime | None
 
 
 class Upstreams:
@@ -132,19 +74,18 @@ class Upstreams:
             self._recalled[name].add(id_)
         else:
             return None
-        where = f"Seen in cluster {name}."
-        if name in self._down:
-            where = f"Last seen in cluster {name}, which does not answer."
-        message = " ".join(filter(None, (shown.decision.message, where)))
-        return replace(shown, decision=replace(shown.decision, message=message))
+        message = " ".join(filter(None, (shown.decision.message, _where(name, is_down=name in self._down))))
+        return replace(shown, decision=replace(shown.decision, message=message), cluster=name)
 
     def _find_recalled(self, ref: JobRef) -> tuple[str, Elsewhere] | None:
         job = self._recall(ref) if self._recalled else None
-        seen = _SEEN.fullmatch(job.message) if job is not None and job.runs_elsewhere else None
-        if job is None or seen is None or seen[2] not in self._recalled:
+        if job is None or job.cluster not in self._recalled:
             return None
-        decision = PhaseDecision(job.phase, job.reason, seen[1], job.ended_at)
-        return seen[2], Elsewhere(decision, None, None)
+        message = job.message
+        for is_down in (False, True):
+            message = message.removesuffix(_where(job.cluster, is_down=is_down)).rstrip()
+        decision = PhaseDecision(job.phase, job.reason, message, job.ended_at)
+        return job.cluster, Elsewhere(decision, unreported=job.unreported)
 
     @property
     def faults(self) -> list[str]:
@@ -200,48 +141,5 @@ class Upstreams:
         self._changed(*id_)
 
 
-def read(job: ShownJob) -> Elsewhere:
-    """What another cluster's document says, within this one's limits."""
-    shown = job.status
-    phase = _PHASES.get(shown.phase, Phase.UNKNOWN)
-    return Elsewhere(
-        PhaseDecision(
-            phase,
-            shown.phase_reason[:MAX_SAID_CHARACTERS] or "SeenElsewhere",
-            shown.phase_message[:MAX_SAID_CHARACTERS],
-            _moment(shown.end_time),
-        ),
-        _report(shown, phase),
-        _moment(job.metadata.creation_timestamp),
-    )
-
-
-def _moment(said: datetime | None) -> datetime | None:
-    return None if said is None else within_times(said)
-
-
-def _report(shown: Shown, phase: Phase) -> Progress | None:
-    """In Kubeflow's form first, which makes hostile numbers and texts fit."""
-    counted = {
-        "current_step": shown.steps.current,
-        "total_steps": shown.steps.total,
-        "current_epoch": shown.epochs.current,
-        "total_epochs": shown.epochs.total,
-    }
-    position = [
-        TrainerMetric(name, value)
-        for name, value in counted.items()
-        if value is not None and 0 <= value <= MAX_INTEGER
-    ]
-    status = TrainerStatus(
-        progress_percentage=shown.progress_percentage,
-        estimated_remaining_seconds=shown.estimated_remaining_seconds,
-        metrics=(*position, *shown.metrics),
-        last_updated_time=shown.last_updated_time,
-    )
-    try:
-        _, report = fit(status)
-    except Refusal:
-        return None
-    message = harmless(shown.message[:MAX_MESSAGE_CHARACTERS]) or None
-    return replace(report, message=message, state=_STATES.get(phase, "running"))
+def _where(cluster: str, *, is_down: bool) -> str:
+    return f"Last seen in cluster {cluster}, which does not answer." if is_down else f"Seen in cluster {cluster}."

@@ -24,12 +24,12 @@ from visibility_api.reports.trainer_status import TrainerStatus, fit
 from visibility_api.store import ChangeType
 
 from .description import describe_job
-from .elsewhere import Elsewhere
 from .kind import AllPods, JobKind, WatchedObjects
 from .object_cache import Key, ObjectCache, Owner, PodCache, key_of
 from .objects import AnyObject, Meta, OwnerReference, Pod
 from .phase import true_condition
 from .rank0 import controls, is_made_before
+from .upstream_documents import Elsewhere
 
 log = structlog.get_logger("visibility.inventory")
 
@@ -229,8 +229,7 @@ class Inventory:
         shown = self._elsewhere(
             JobRef(resource=id_[0], namespace=key[0], name=key[1], uid=source.metadata.uid)
         )
-        decision = shown.decision if shown is not None else None
-        after = describe_job(kind, source, parts, self._said.get(id_, _NOTHING), decision)
+        after = describe_job(kind, source, parts, self._said.get(id_, _NOTHING), shown)
         if not after.initializers:
             self._said.pop(id_, None)
         status = source.status if kind.has_trainer_status else None

@@ -85,7 +85,10 @@ async def diagnose(
     if document.job.hints.source == "none":
         raise Forbidden("The job's annotation visibility.trainer.kubeflow.org/source switches probing off.")
     if document.job.runs_elsewhere:
-        raise Conflict("The job's pods are in another cluster.")
+        raise Conflict(
+            f"The job runs in {document.job.place}, and its ranks can be read there. With a kubeconfig of"
+            f" that cluster: kubectl create --raw {request.url.path} -f /dev/null"
+        )
     if not _has_pods(document.job):
         raise Conflict(f"The job is {document.job.phase} and has no pods that could be read.")
     wait_s = await parts.request(document.job.ref) if not is_dry else 0.0

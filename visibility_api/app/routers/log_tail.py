@@ -68,10 +68,15 @@ async def log_tail(
     entry = parts.find(resource.plural, namespace, name)
     if entry is None:
         raise ObjectNotFound(resource.plural, name)
-    if parts.logs is None:
-        raise Forbidden("This server reads no logs: switch on its source logs (docs/logs.md).")
     document = entry.document
     job = document.job
+    if job.runs_elsewhere:
+        raise NotFound(
+            f"The job runs in {job.place}, and its log is there. With a kubeconfig of that cluster:"
+            f" kubectl get --raw {request.url.path}"
+        )
+    if parts.logs is None:
+        raise Forbidden("This server reads no logs: switch on its source logs (docs/logs.md).")
     place = place_of(namespace, document.failure, job.rank0, has_ended=job.phase.is_final, previous=previous)
     if place is None:
         raise NotFound("The job has had no pod yet, so there is no log.")
