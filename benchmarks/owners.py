@@ -6,6 +6,8 @@
 Real servers with their log in a real NATS, beside kubernetes.py. All jobs push at one rate, to all replicas
 in turn; then all are probed by exec at that rate. It tells the rate by the CPU of the busiest replica, and
 what each replica and NATS took until all jobs were known. Nothing is measured before each replica is ready.
+Meanwhile a client lists a namespace at each replica in turn, and counts older documents than it was shown.
+At the end each replica must show what any push was answered 200 for: those that it lacks are counted, too.
 """
 
 from __future__ import annotations
@@ -18,26 +20,29 @@ import json
 import os
 import random
 import re
-import socket
 import ssl
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from tests.e2e.processes import free_port
+from visibility_api.replication.nats_client import Location, NatsClient
 from visibility_api.replication.partitions import PARTITIONS
 
+from .kubernetes import job_name, namespace
 from .processes import Server, cpu_s, process, resident_mib
-from .push import expect_200, message
-from .scale import started_nats
-from .scene import ALL, certificates, fetch, kubeconfig_for, serving
+from .push import connect, expect_200, message, step_at
+from .scale import started_nats, stored
+from .scene import ALL, API, certificates, fetch, kubeconfig_for, serving
 
 CONNECTIONS = 32  # to each replica
 READY_WITHIN_S = 900.0  # 30,000 jobs on a busy machine
@@ -64,6 +69,7 @@ class Owners:
     kubeconfig: Path
     ca: Path
     flags: tuple[str, ...]
+    urls: Sequence[str]  # of NATS
     nats_pid: int | None  # of the one that was started here
     replicas: list[Replica] = field(default_factory=list)
 
@@ -168,7 +174,13 @@ async def owners(
             store = *(f"--store={url}" for url in urls), f"--store-replicas={len(urls)}"
             flags = (*sources, *peers, *store)
             found = Owners(
-                directory=directory, tls=tls, kubeconfig=kubeconfig, ca=ca, flags=flags, nats_pid=nats_pid
+                directory=directory,
+                tls=tls,
+                kubeconfig=kubeconfig,
+                ca=ca,
+                flags=flags,
+                urls=urls,
+                nats_pid=nats_pid,
             )
             for port in ports:
                 replica = Replica(port, directory / f"replica-{port}", contextlib.AsyncExitStack())
@@ -198,16 +210,45 @@ async def known(replica: Replica, ca: Path) -> int:
     return 0
 
 
-async def reported(replica: Replica, ca: Path) -> int:
-    """Jobs of which this replica shows a step."""
+async def steps(replica: Replica, ca: Path) -> dict[str, int]:
+    """The last step that this replica shows, of each job that has one."""
     assert replica.server is not None
-    found, rest = 0, ""
+    found, rest = dict[str, int](), ""
     while True:
         page = json.loads(await fetch(replica.server, ca, f"{ALL}?limit=500{rest}"))
-        found += sum("steps" in item["status"] for item in page["items"])
+        found |= _steps(page)
         if not (token := page["metadata"].get("continue")):
             return found
         rest = f"&continue={token}"
+
+
+def _steps(page: dict[str, Any]) -> dict[str, int]:
+    return {
+        item["metadata"]["name"]: item["status"]["steps"]["current"]
+        for item in page["items"]
+        if "steps" in item["status"]
+    }
+
+
+async def look_for_older(at: Owners, found: Counter[str]) -> None:
+    """For ever: one namespace, at each replica in turn, by a client that keeps the revision that it was
+    given."""
+    revision, shown = "0", dict[str, int]()
+    for replica in itertools.cycle(at.running):
+        assert replica.server is not None
+        query = f"?resourceVersion={revision}&resourceVersionMatch=NotOlderThan"
+        path = f"{API}/namespaces/{namespace(0)}/trainjobs{query}"
+        try:
+            page = json.loads(await fetch(replica.server, at.ca, path))
+        except (OSError, RuntimeError) as error:  # a timeout, which has a Retry-After
+            found[f"lists refused: {str(error)[:200]}"] += 1
+            continue
+        found["lists"] += 1
+        now = _steps(page)
+        found["older documents"] += sum(now.get(name, 0) < step for name, step in shown.items())
+        found["older documents"] += int(page["metadata"]["resourceVersion"]) < int(revision)
+        revision, shown = page["metadata"]["resourceVersion"], now
+        await asyncio.sleep(1.0)
 
 
 async def used_by(at: Owners) -> str:
@@ -231,21 +272,23 @@ class Pods(threading.Thread):
         self._at, self._jobs, self._per_s = at, jobs, per_s
         self._ends = threading.Event()
         self.pushed = self.refused = 0
+        self.acknowledged = dict[str, int]()  # the last step, by job
 
     def run(self) -> None:
         context = ssl.create_default_context(cafile=self._at.ca)
         ports = [each.port for each in self._at.replicas] * CONNECTIONS
-        places = [port for port in ports for _ in range(1)]
         threads = [
-            threading.Thread(target=self._push, args=(context, port, range(place, self._jobs, len(places))))
-            for place, port in enumerate(places)
+            threading.Thread(
+                target=self._push, args=(context, place, port, range(place, self._jobs, len(ports)))
+            )
+            for place, port in enumerate(ports)
         ]
         for each in threads:
             each.start()
         for each in threads:
             each.join()
 
-    def _push(self, context: ssl.SSLContext, port: int, numbers: Sequence[int]) -> None:
+    def _push(self, context: ssl.SSLContext, place: int, port: int, numbers: Sequence[int]) -> None:
         pause_s = self._jobs / self._per_s / len(numbers)
         due, ports = (
             time.monotonic() + random.random() * pause_s,
@@ -259,9 +302,9 @@ class Pods(threading.Thread):
             while not self._ends.is_set():
                 try:
                     if connection is None:
-                        raw = socket.create_connection(("127.0.0.1", next(ports)), timeout=6)
-                        connection = context.wrap_socket(raw, server_hostname="localhost")
-                    connection.sendall(message(number, datetime.now(UTC)))
+                        connection = connect(context, next(ports), place, timeout_s=6.0)
+                    at = datetime.now(UTC)
+                    connection.sendall(message(number, at))
                     expect_200(connection)
                 except (OSError, RuntimeError, ValueError):
                     self.refused += 1
@@ -271,6 +314,7 @@ class Pods(threading.Thread):
                     self._ends.wait(0.2)
                     continue
                 self.pushed += 1
+                self.acknowledged[job_name(number)] = step_at(at)
                 break
         if connection is not None:
             connection.close()
@@ -325,23 +369,47 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
                 await asyncio.sleep(0.5)
             print(f"each job has pushed twice; {await used_by(at)}", flush=True)
             servers = [each.server for each in at.replicas if each.server is not None]
-            used, before, began = [cpu_s(each.pid) for each in servers], pods.pushed, time.monotonic()
-            await asyncio.sleep(seconds)
-            cores = [
-                (cpu_s(each.pid) - cpu) / (time.monotonic() - began)
-                for each, cpu in zip(servers, used, strict=True)
-            ]
-            rate = (pods.pushed - before) / (time.monotonic() - began)
+            used, before, in_nats = [cpu_s(each.pid) for each in servers], pods.pushed, await _in_nats(at)
+            began, lists = time.monotonic(), Counter[str]()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await look_for_older(at, lists)
+            wall_s = time.monotonic() - began
+            cores = [(cpu_s(each.pid) - cpu) / wall_s for each, cpu in zip(servers, used, strict=True)]
+            rate, in_nats_then = (pods.pushed - before) / wall_s, await _in_nats(at)
         finally:
             await asyncio.to_thread(pods.end)
         tell(at, jobs, f"{rate:.0f} pushes/s, {pods.refused} refused", cores, rate)
+        messages, cpu, kib, disk_mib = (b - a for a, b in zip(in_nats, in_nats_then, strict=True))
         print(
-            f"{rate / sum(cores):.0f} pushes per CPU-second of all; jobs known "
-            f"{[await known(each, at.ca) for each in at.running]}, with a report "
-            f"{[await reported(each, at.ca) for each in at.running]}; {await used_by(at)}",
+            f"{rate / sum(cores):.0f} pushes per CPU-second of all; NATS {messages / wall_s:.0f} messages/s, "
+            f"{cpu / wall_s:.3f} cores, keeps {in_nats_then[2]:.0f} KiB ({kib / wall_s:+.0f} a second), "
+            f"{in_nats_then[3]:.0f} MiB on disk ({disk_mib:+.0f}); {await used_by(at)}",
             flush=True,
         )
+        await asyncio.sleep(3.0)
+        for each in at.running:
+            shown = await steps(each, at.ca)
+            lost = sum(shown.get(name, 0) < step for name, step in pods.acknowledged.items())
+            print(
+                f"port {each.port}: jobs known {await known(each, at.ca)}, with a report {len(shown)}; of "
+                f"{len(pods.acknowledged)} jobs' last acknowledged pushes lost: {lost}",
+                flush=True,
+            )
+        print(f"{pods.pushed} pushes answered 200; {dict(lists)}", flush=True)
         return rate / max(cores)
+
+
+async def _in_nats(at: Owners) -> tuple[float, float, float, float]:
+    """Messages ever stored, CPU-seconds, KiB kept, MiB of files."""
+    store = NatsClient(Location(servers=at.urls, name="trainjob-visibility", replicas=1, max_bytes=2**30))
+    try:
+        messages, kept = await stored(store)
+    finally:
+        await store.close()
+    files = [each for each in (at.directory / "nats").rglob("*") if each.is_file()]
+    disk = sum(each.stat().st_blocks * 512 for each in files)
+    return messages, cpu_s(at.nats_pid) if at.nats_pid is not None else 0.0, kept / 2**10, disk / 2**20
 
 
 async def run(given: argparse.Namespace) -> None:

@@ -47,10 +47,14 @@ def token(number: int, rank: int = 0) -> str:
     return f"{kubernetes.POD_TOKEN}{number:05d}{rank:05d}-".ljust(TOKEN_CHARACTERS, "x")
 
 
+def step_at(at: datetime) -> int:
+    """Of each run."""
+    return int(STEPS_PER_S * (at - BEGAN).total_seconds())
+
+
 def message(number: int, at: datetime, path: str = PATH) -> bytes:
-    """What Hugging Face's callback sends, with urllib's headers. The run makes so many steps a second."""
-    step = int(STEPS_PER_S * (at - BEGAN).total_seconds())
-    pairs = {**METRICS, "current_step": str(step), "total_steps": "10000000"}
+    """What Hugging Face's callback sends, with urllib's headers."""
+    pairs = {**METRICS, "current_step": str(step_at(at)), "total_steps": "10000000"}
     status = {
         "lastUpdatedTime": at.isoformat(),
         "progressPercentage": 3,

@@ -142,6 +142,25 @@ def test_a_job_of_the_same_name_that_runs_here_is_not_replaced(federation: Feder
     wait_until(runs, what="the manager's own job is shown")
 
 
+def test_why_a_job_failed_there_is_said_here_and_where_its_log_is(federation: Federation) -> None:
+    federation.hand_over("fails")
+    federation.there.start_job("fails", "import sys; sys.exit(3)")
+
+    def has_failed() -> Object:
+        failure: Object = federation.status("fails")["failure"]
+        return failure
+
+    failure = wait_until(has_failed, what="the manager's server shows the failure")
+    assert failure is not None
+    assert failure["exitCode"] == 3
+    assert failure["podName"].startswith("fails-")
+    assert "exit code 3" in failure["message"]
+    path = f"{federation.here.collection}/fails/log-tail"
+    answer = federation.manager.get(path, cert=federation.here.cluster.admin_pair)
+    assert answer.status_code == 404
+    assert answer.json()["message"].startswith("The job runs in cluster west, and its log is there.")
+
+
 def test_behind_a_cut_link_the_last_report_is_shown_with_its_age(federation: Federation) -> None:
     loop, link = federation.link
     federation.hand_over("cut")

@@ -142,4 +142,8 @@ class Upstreams:
 
 
 def _where(cluster: str, *, is_down: bool) -> str:
-    return f"Last seen in cluster {cluster}, which does not answer." if is_down else f"Seen in cluster {cluster}."
+    return (
+        f"Last seen in cluster {cluster}, which does not answer."
+        if is_down
+        else f"Seen in cluster {cluster}."
+    )
