@@ -38,7 +38,7 @@ from tests.e2e.processes import free_port
 from visibility_api.replication.nats_client import Location, NatsClient
 from visibility_api.replication.partitions import PARTITIONS
 
-from .kubernetes import job_name, namespace
+from .kubernetes import NAMESPACES, job_name, namespace
 from .processes import Server, cpu_s, process, resident_mib
 from .push import connect, expect_200, message, step_at
 from .scale import started_nats, stored
@@ -213,13 +213,11 @@ async def known(replica: Replica, ca: Path) -> int:
 async def steps(replica: Replica, ca: Path) -> dict[str, int]:
     """The last step that this replica shows, of each job that has one."""
     assert replica.server is not None
-    found, rest = dict[str, int](), ""
-    while True:
-        page = json.loads(await fetch(replica.server, ca, f"{ALL}?limit=500{rest}"))
-        found |= _steps(page)
-        if not (token := page["metadata"].get("continue")):
-            return found
-        rest = f"&continue={token}"
+    found = dict[str, int]()
+    for number in range(NAMESPACES):
+        path = f"{API}/namespaces/{namespace(number)}/trainjobs"
+        found |= _steps(json.loads(await fetch(replica.server, ca, path)))
+    return found
 
 
 def _steps(page: dict[str, Any]) -> dict[str, int]:
@@ -387,6 +385,7 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
             f"{in_nats_then[3]:.0f} MiB on disk ({disk_mib:+.0f}); {await used_by(at)}",
             flush=True,
         )
+        print(f"{pods.pushed} pushes answered 200; {dict(lists)}", flush=True)
         await asyncio.sleep(3.0)
         for each in at.running:
             shown = await steps(each, at.ca)
@@ -396,7 +395,6 @@ async def throughput(count: int, jobs: int, per_s: float, seconds: float) -> flo
                 f"{len(pods.acknowledged)} jobs' last acknowledged pushes lost: {lost}",
                 flush=True,
             )
-        print(f"{pods.pushed} pushes answered 200; {dict(lists)}", flush=True)
         return rate / max(cores)
 
 

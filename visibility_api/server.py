@@ -159,7 +159,7 @@ async def _connect(settings: Settings, stack: contextlib.AsyncExitStack) -> Clie
         authentication=await other(settings.authentication_kubeconfig),
         authorization=await other(settings.authorization_kubeconfig),
         upstreams={
-            file.name: await stack.enter_async_context(await KubeClient.connect(file))
+            file.name: await stack.enter_async_context(await KubeClient.connect(file, is_foreign=True))
             for file in _kubeconfigs(settings.upstreams)
         },
     )

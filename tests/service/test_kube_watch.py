@@ -17,7 +17,7 @@ from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ApiError, TooLarge, Unreachable
 from visibility_api.kube.separate import SeparateNamespaces, SeparationLimits
-from visibility_api.kube.watch import Backoff, Watch, WatchLimits
+from visibility_api.kube.watch import FOREIGN, Backoff, Watch, WatchLimits
 from visibility_api.workloads.objects import mark_unread
 
 from .fake_apiserver import fake_apiserver
@@ -55,6 +55,7 @@ class Script:
         self.requests: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.accepted: list[str] = []
+        self.encodings: list[str] = []
         self.ended = asyncio.Event()
         self.asked = asyncio.Condition()
 
@@ -66,6 +67,7 @@ class Script:
         self.requests.append(dict(request.query))
         self.paths.append(request.path)
         self.accepted.append(request.headers["Accept"])
+        self.encodings.append(request.headers["Accept-Encoding"])
         async with self.asked:
             self.asked.notify_all()
         if not self.steps:
@@ -587,3 +589,52 @@ async def test_the_date_of_an_answer_says_how_far_our_clock_is_ahead_and_nonsens
         monkeypatch.setattr("visibility_api.kube.client.time.time", lambda: 1_700_000_000.0)
         await client.get("/apis")
         assert client.clock_ahead_s == ahead_s
+
+
+LINK_LOCAL = "http://169.254.169.254/latest/meta-data"
+HOSTILE = replace(FOREIGN, first_delay_s=0.01, longest_delay_s=0.05, rest_s=0.0, pages=20)
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        (a_list(7, token="more"), "the list has more than 20 pages"),
+        (a_list(7, *[{}] * 60_000), "a page has more than 20000 commas"),
+        (a_list(7, *[0] * 60_000), "a page has more than 20000 commas"),
+        (a_list(7, trainjob("a" * 2**20, 1)), "the response exceeds 524288 bytes"),
+        (web.Response(status=302, headers={"Location": LINK_LOCAL}), "redirects are not followed"),
+    ],
+    ids=["list without end", "objects without names", "many numbers", "large object", "redirect"],
+)
+async def test_a_hostile_list_of_another_cluster_ends_and_says_why(
+    step: web.Response, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer, whatever is asked, is this one. The longest is 1 MiB."""
+    made = step.body, step.status, step.headers
+    script = Script()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        script.requests.append(dict(request.query))
+        body, status_, headers = made
+        return web.Response(body=body, status=status_, headers=headers)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(script, "handle", handle)
+    async with following(script, HOSTILE, is_foreign=True) as (seen, watch):
+        await _failed(watch)
+        assert says in watch.health.last_error
+    assert not seen.log
+
+
+async def test_another_cluster_compresses_nothing_and_its_empty_lines_end_the_stream() -> None:
+    script = Script(a_list(7), [b"\n" * 500, line("ADDED", trainjob("a", 8)), b"\n" * 5000])
+    async with following(script, HOSTILE, is_foreign=True) as (seen, watch):
+        await seen.until("LIST ", "ADDED a")
+        await _failed(watch)
+        assert watch.health.last_error == "size limit exceeded: more than 1000 empty lines"
+    assert set(script.encodings) == {"identity"}
+
+
+async def _failed(watch: Watch[TrainJob]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not watch.health.last_error:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from tests.jobs import document
 from visibility_api.jobs.job import JobRef
 from visibility_api.store import Listing, RevisionExpired, memory as subject
-from visibility_api.store.memory import MemoryStore
+from visibility_api.store.memory import EPOCH_BITS, MemoryStore
 
 BASE = 1000
 
@@ -249,3 +250,33 @@ def test_a_job_that_comes_or_goes_is_put_in_its_place_among_those_of_all_kinds(
     store.delete(store.list(kinds).entries[0].document.job.ref)
     assert len(store.list(kinds).entries) == 500
     assert sorted_ < 50
+
+
+async def test_a_replica_that_has_lost_the_owner_answers_for_no_revision_that_it_may_not_have_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own are above all others, and what it shows may be older than theirs: the owner's that came after,
+    and those of another replica that has lost the owner as well."""
+    epoch = 5 << EPOCH_BITS
+    follower, other = MemoryStore(base_revision=epoch), MemoryStore(base_revision=epoch)
+    for each in (follower, other):
+        each.is_follower = True
+        each.apply("ADDED", epoch + 10, document("a", step=1))
+    other.apply("MODIFIED", epoch + 20, document("a", step=2))
+    for each, begins in ((other, 1000), (follower, 2000)):
+        monkeypatch.setattr(subject.secrets, "randbits", lambda _bits, begins=begins: begins)
+        each.branch(lambda shown: replace(shown, message="old"))
+    assert other.revision < follower.revision
+    for unseen in (epoch + 20, other.revision):
+        assert not follower.includes(unseen)
+        assert not await follower.reach(unseen, timeout_s=0.01)
+        with pytest.raises(RevisionExpired):
+            follower.watch("trainjobs", unseen)
+        with pytest.raises(RevisionExpired):
+            follower.list("trainjobs", at=unseen)
+    assert follower.awaits(epoch + 20)  # at another replica
+    assert not follower.awaits(other.revision)  # it never comes
+    for seen in (epoch, epoch + 10, follower.revision):
+        assert await follower.reach(seen)
+    follower.begin_epoch(6)  # the next owner's have all that is left
+    assert follower.includes(epoch + 20)

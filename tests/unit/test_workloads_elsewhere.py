@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -113,7 +114,7 @@ def test_a_document_of_another_cluster_is_read_within_the_limits_of_a_report(
 
 
 def test_a_document_of_another_cluster_has_no_more_metrics_than_a_report() -> None:
-    metrics = [{"name": f"m{number}", "value": "1"} for number in range(10 * MAX_METRICS)]
+    metrics = [{"name": f"m{number}", "value": "1"} for number in range(3 * MAX_METRICS)]
     report = read(shown({"phase": "Running", "lastUpdatedTime": TIME, "metrics": metrics})).report
     assert report is not None
     assert len(report.metrics) == MAX_METRICS
@@ -159,7 +160,7 @@ def test_why_a_job_does_not_report_is_said_by_the_cluster_that_runs_it() -> None
 
 @pytest.mark.parametrize("number", [-1, 2**40, 10**300, 1e308, 0.5])
 def test_a_hostile_cause_or_diagnosis_is_cut_to_the_limits_of_our_own(number: float) -> None:
-    text = "x\u202e" * 5000
+    text = "x\u202e" * 150
     failure = dict.fromkeys(("replica", "podName", "reason", "message", "class", "cause", "hint"), text)
     numbers = dict.fromkeys(("exitCode", "signal", "rank"), number)
     group = {"count": number, "ranks": text, "where": text}
@@ -170,9 +171,13 @@ def test_a_hostile_cause_or_diagnosis_is_cut_to_the_limits_of_our_own(number: fl
             {
                 "failure": {"time": TIME, **failure, **numbers},
                 "diagnosis": {
-                    **{"time": TIME, "reason": text, "message": text, "hint": text, **counts},
-                    "groups": [group, {**group, "count": 1}] * 500,
-                    "suspects": [suspect] * 1000,
+                    "time": TIME,
+                    "reason": text,
+                    "message": text,
+                    "hint": text,
+                    **counts,
+                    "groups": [group, {**group, "count": 1}] * 6,
+                    "suspects": [suspect] * 10,
                 },
                 "conditions": [{"type": "Reporting", "status": "False", "reason": text, "message": text}],
             }
@@ -185,6 +190,10 @@ def test_a_hostile_cause_or_diagnosis_is_cut_to_the_limits_of_our_own(number: fl
     kept = msgspec.json.encode(found)
     assert len(kept) < 64 * 1024
     assert "\u202e".encode() not in kept
+    listed = {"metrics": [{}] * 20_000, "conditions": [{}] * 20_000, "diagnosis": {"x": "y" * 50_000}}
+    assert read(shown({"lastUpdatedTime": TIME, **listed})).report == Progress(
+        timestamp=datetime(2026, 11, 26, 12, tzinfo=UTC), state="running"
+    )
     undated = read(shown({"failure": failure, "diagnosis": {"time": "0001-01-01T00:00:00Z"}}))
     assert (undated.failure, undated.diagnosis) == (None, None)
 
@@ -285,6 +294,27 @@ def test_a_hostile_cluster_neither_hides_where_a_job_runs_nor_gives_times_that_c
     assert utc.tzinfo is not None
     upstreams._watches["west"].health.last_error = "HTTP 403: no\n[-]ping failed"
     assert upstreams.faults == ["west: HTTP 403: no [-]ping failed"]
+
+
+def test_jobs_of_a_hostile_cluster_take_a_bounded_number_of_bytes_and_have_names_that_a_job_may_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics = [{"name": f"m{number}", "value": "1" * 64} for number in range(MAX_METRICS)]
+    monkeypatch.setattr(elsewhere, "MAX_BYTES", 50_000)
+    upstreams = Upstreams({"west": KubeClient.__new__(KubeClient)}, lambda *_id: None)
+    for number in (1, 2, 3, 1, 2, 3, 4):
+        made = shown({"lastUpdatedTime": TIME, "metrics": metrics})
+        named = msgspec.structs.replace(made.job_ref, name=f"j{number}")
+        upstreams._change("west", "MODIFIED", msgspec.structs.replace(made, job_ref=named))
+    assert [name for _, (_, name) in upstreams._shown["west"]] == ["j1", "j2"]
+    assert upstreams.faults == ["west: only 2 of its jobs are read"]
+    for each in list(upstreams._shown["west"]):
+        gone = msgspec.structs.replace(made, job_ref=msgspec.structs.replace(made.job_ref, name=each[1][1]))
+        upstreams._change("west", "DELETED", gone)
+    assert upstreams._bytes["west"] == 0
+    long = msgspec.structs.replace(made, job_ref=msgspec.structs.replace(made.job_ref, name="j" * 300))
+    upstreams._change("west", "ADDED", long)
+    assert not upstreams._shown["west"]
 
 
 def test_of_a_cluster_a_bounded_number_of_jobs_is_kept_and_that_is_told(

@@ -35,6 +35,7 @@ USER_AGENT = "trainjob-visibility"
 HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"  # RFC 9110, 5.6.7; nobody sends the older forms
 READ_BUFFER_BYTES = 2 * 1024 * 1024
 CONNECT_TIMEOUT_S = 10.0
+FOREIGN_LINE_BYTES = 256 * 1024  # of a stream of another cluster's
 
 
 class KubeClient:
@@ -46,12 +47,14 @@ class KubeClient:
         credentials: Credentials | None = None,
         *,
         max_line_bytes: int = MAX_LINE_BYTES,
+        is_foreign: bool = False,
     ) -> None:
         """`credentials`: by default those of the configuration, with all the files that it names.
 
-        `max_line_bytes`: of one line of a stream.
+        `max_line_bytes`: of one line of a stream. `is_foreign`: another cluster's server, which may send
+        anything: nothing is decompressed, which may make a thousand bytes of one, and lines are shorter.
         """
-        self._max_line_bytes = max_line_bytes
+        self._max_line_bytes = FOREIGN_LINE_BYTES if is_foreign else max_line_bytes
         self._large_line = asyncio.Semaphore(1)
         self._configuration = configuration
         self._credentials = credentials or Credentials(configuration)
@@ -68,10 +71,14 @@ class KubeClient:
             # Only then: aiohttp looks for proxies in a thread, at every request.
             trust_env=_is_proxied(configuration),
             read_bufsize=READ_BUFFER_BYTES,
+            auto_decompress=not is_foreign,
+            headers={"Accept-Encoding": "identity"} if is_foreign else None,
         )
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None, *, files_interval_s: float = FILES_INTERVAL_S) -> Self:
+    async def connect(
+        cls, kubeconfig: Path | None, *, files_interval_s: float = FILES_INTERVAL_S, is_foreign: bool = False
+    ) -> Self:
         """A client for `kubeconfig`, or for the pod's own service account when it is None.
 
         `files_interval_s`: between two checks of the files that it names.
@@ -86,7 +93,8 @@ class KubeClient:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
                 return cls(configuration, Credentials(configuration, interval_s=files_interval_s))
             loader = await load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-            return cls(configuration, credentials_of(loader, configuration, interval_s=files_interval_s))
+            credentials = credentials_of(loader, configuration, interval_s=files_interval_s)
+            return cls(configuration, credentials, is_foreign=is_foreign)
         except (ConfigException, OSError) as error:  # ssl.SSLError is an OSError
             why = describe_error(error) if isinstance(error, ssl.SSLError) else str(error)
             place = f"kubeconfig {kubeconfig}" if kubeconfig else "the in-cluster service account"

@@ -65,11 +65,13 @@ class ObjectReader(Generic[T]):
         self._body = _decoder(EventBody[kind])  # type: ignore[valid-type]  # known at run time
         self._raw_body = msgspec.json.Decoder(EventBody[msgspec.Raw])
 
-    async def page(self, body: bytes) -> tuple[ListMeta, Iterable[T]]:
-        """Its metadata and its objects. Raises an error of UNDECODABLE when it is not a list."""
+    async def page(self, body: bytes) -> tuple[ListMeta, Iterable[T | None]]:
+        """Its metadata and its objects, each read when it is its turn; None for one that has no name.
+
+        Raises an error of UNDECODABLE when it is not a list.
+        """
         raw = await decode(self._raw_page, body)
-        read = (self._object_of(item) for item in raw.items or ())
-        return raw.metadata, (object_ for object_ in read if object_ is not None)
+        return raw.metadata, (self._object_of(item) for item in raw.items or ())
 
     async def event(self, line: bytes) -> Event[T]:
         """A watch event, read in one pass: a line may have nine megabytes. Raises an error of UNDECODABLE,

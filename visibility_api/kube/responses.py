@@ -18,6 +18,8 @@ MAX_MESSAGE_CHARACTERS = 500
 MAX_LINE_BYTES = 16 * 1024 * 1024
 LARGE_LINE_BYTES = 1024 * 1024  # all streams of a client hold one longer line at a time
 ENDLESS_LINES = 10  # times the limit; a longer line counts as endless
+PART_BYTES = 32 * 1024  # of what has come at once, before other tasks get to run: it may be newlines alone
+MAX_EMPTY_LINES = 1_000  # one after the other
 LARGE_LINE_S = 30.0  # for such a line to arrive, while other streams may wait to read theirs
 
 
@@ -94,10 +96,10 @@ async def split_lines(
     """The complete lines of a stream. One of the streams that share `large` holds a large line at a time.
 
     Not `readline`: that fails for lines longer than the read buffer. Raises Unreachable for a large line
-    that does not arrive in LARGE_LINE_S, and TooLarge for one that does not end.
+    that does not arrive in LARGE_LINE_S, and TooLarge for one that does not end, or empty ones that do not.
     """
     kept: list[bytes] = []  # of the line that has not ended
-    size = 0  # of the same line, also where it is discarded
+    size = empty = 0  # of the same line, also where it is discarded; empty lines before it
     deadline: float | None = None  # there while this stream holds `large`
     try:
         while True:
@@ -110,28 +112,34 @@ async def split_lines(
                 raise Unreachable(f"a line took longer than {LARGE_LINE_S:g}s to arrive") from error
             if not chunk:
                 return  # what follows the last newline was cut off by the end of the stream
-            *ends, begun = chunk.split(b"\n")
-            for end in ends:
-                size += len(end)
-                line = b"".join((*kept, end)) if size <= max_bytes else Oversized(size)
-                kept, size = [], 0
-                if deadline is not None:
-                    deadline = None
-                    large.release()
-                if line:
-                    yield line
-            size += len(begun)
-            if size > max_bytes:
-                kept = []
-                if size > ENDLESS_LINES * max_bytes:
-                    raise TooLarge(
-                        f"size limit exceeded: a line of more than {ENDLESS_LINES * max_bytes} bytes"
-                    )
-                continue
-            kept.append(begun)
-            if size > LARGE_LINE_BYTES and deadline is None:
-                await large.acquire()
-                deadline = asyncio.get_running_loop().time() + LARGE_LINE_S
+            for at in range(0, len(chunk), PART_BYTES):
+                if at:
+                    await asyncio.sleep(0)
+                *ends, begun = chunk[at : at + PART_BYTES].split(b"\n")
+                for end in ends:
+                    size += len(end)
+                    line = b"".join((*kept, end)) if size <= max_bytes else Oversized(size)
+                    kept, size = [], 0
+                    if deadline is not None:
+                        deadline = None
+                        large.release()
+                    empty = 0 if line else empty + 1
+                    if line:
+                        yield line
+                    elif empty > MAX_EMPTY_LINES:
+                        raise TooLarge(f"size limit exceeded: more than {MAX_EMPTY_LINES} empty lines")
+                size += len(begun)
+                if size > max_bytes:
+                    kept = []
+                    if size > ENDLESS_LINES * max_bytes:
+                        raise TooLarge(
+                            f"size limit exceeded: a line of more than {ENDLESS_LINES * max_bytes} bytes"
+                        )
+                    continue
+                kept.append(begun)
+                if size > LARGE_LINE_BYTES and deadline is None:
+                    await large.acquire()
+                    deadline = asyncio.get_running_loop().time() + LARGE_LINE_S
     finally:
         if deadline is not None:
             large.release()

@@ -7,9 +7,10 @@ or cannot be decoded is passed on with its metadata alone, and the rest of the c
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
@@ -60,8 +61,16 @@ class WatchLimits:
     first_delay_s: float = 0.8
     longest_delay_s: float = 30.0
     absent_delay_s: float = 30.0  # the resource is not served; its CRD may be created later
+    page: int = PAGE  # objects per list request
     page_bytes: int = 32 * 1024 * 1024  # one object alone fits where etcd limits it to 1.5 MiB
-    slice_s: float = SLICE_S  # of reading a page, before other tasks get to run
+    page_commas: int | None = None  # of one page: what many small things take; None: any number
+    pages: int | None = None  # of one list
+    slice_s: float = SLICE_S  # of reading a page, or events that come at once, before other tasks get to run
+    rest_s: float = 0.0  # what other tasks have then at least
+
+
+# For a server that is not trusted as the cluster's own is: it has a fifth of the event loop at most.
+FOREIGN = WatchLimits(page=100, page_bytes=512 * 1024, page_commas=20_000, pages=5_000, rest_s=4 * SLICE_S)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,19 +245,15 @@ class Watch(Generic[T]):
 
         A continue token that expires between two pages is a 410 as well, so `run` lists again.
         """
-        token, limit = "", PAGE
-        while True:
+        token, limit = "", self._limits.page
+        for number in itertools.count(1):
+            if number == self._limits.pages:
+                raise Unreachable(f"GET {self.path}: the list has more than {number} pages")
             query = [*self._selectors(), ("limit", str(limit))]
             if token:
                 query.append(("continue", token))
             try:
-                body = await self._client.get(
-                    self.path,
-                    query=query,
-                    timeout_s=60.0,
-                    max_bytes=self._limits.page_bytes,
-                    accept=JSON,
-                )
+                body = await self._page(query, JSON)
                 page, objects = await self._reader.page(body)
             except (TooLarge, *UNDECODABLE) as error:  # a few objects must not block all others
                 if limit > 1:
@@ -260,22 +265,29 @@ class Watch(Generic[T]):
             seen.version = (
                 seen.version or page.resourceVersion
             )  # the first page's: a later one could skip changes
-            async for object_ in in_slices(objects, self._limits.slice_s):
-                seen.objects += 1
-                yield object_
-            limit = min(PAGE, limit * 2)
+            await asyncio.sleep(self._limits.rest_s)
+            async for object_ in in_slices(objects, self._limits.slice_s, self._limits.rest_s):
+                if object_ is not None:
+                    seen.objects += 1
+                    yield object_
+            limit = min(self._limits.page, limit * 2)
             token = page.cont
             if not token:
                 return
 
-    async def _metadata_of(self, query: Query, reason: str) -> tuple[ListMeta, list[T]]:
-        """The one object of a page that cannot be read."""
+    async def _page(self, query: Query, accept: str) -> bytes:
         body = await self._client.get(
-            self.path, query=query, timeout_s=60.0, max_bytes=self._limits.page_bytes, accept=METADATA_LIST
+            self.path, query=query, timeout_s=60.0, max_bytes=self._limits.page_bytes, accept=accept
         )
+        if self._limits.page_commas is not None and body.count(b",") > self._limits.page_commas:
+            raise TooLarge(f"GET {self.path}: a page has more than {self._limits.page_commas} commas")
+        return body
+
+    async def _metadata_of(self, query: Query, reason: str) -> tuple[ListMeta, Iterable[T | None]]:
+        """The one object of a page that cannot be read."""
+        body = await self._page(query, METADATA_LIST)
         page = await decode(_RAW_PAGE, body)
-        read = (self._reader.unread_of(item, reason) for item in page.items or ())
-        return page.metadata, [object_ for object_ in read if object_ is not None]
+        return page.metadata, (self._reader.unread_of(item, reason) for item in page.items or ())
 
     def _selectors(self) -> Query:
         fields = self._field_selector
@@ -314,7 +326,7 @@ class Watch(Generic[T]):
                 ):
                     return watch
                 if time.monotonic() - turn_began > self._limits.slice_s:  # hundreds of lines come at once
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(self._limits.rest_s)
                     turn_began = time.monotonic()
         if asyncio.get_running_loop().time() - began < 1.0:
             raise Unreachable(

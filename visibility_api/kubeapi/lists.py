@@ -84,7 +84,8 @@ class Lists:
         held = self._kept.get(key) if key is not None else None
         if (
             held is not None
-            and held.revision == self._store.revision >= (options.revision or 0)
+            and held.revision == self._store.revision
+            and self._store.includes(options.revision or 0)
             and held.moment == layout.moment()
         ):
             return _around(layout, Page(revision=held.revision, entries=()), list(held.parts.values()))

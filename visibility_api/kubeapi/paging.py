@@ -98,9 +98,9 @@ async def find_page(
 
 
 def check_revision(store: MemoryStore, options: ListOptions) -> None:
-    """Raises TooLargeResourceVersion for a revision that is newer than the store's."""
+    """Raises TooLargeResourceVersion for a revision that the store does not include."""
     requested = options.revision or 0
-    if requested > store.revision:
+    if not store.includes(requested):
         raise TooLargeResourceVersion(requested, store.revision)
 
 

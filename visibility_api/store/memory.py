@@ -106,6 +106,7 @@ class MemoryStore:
         self._order: list[tuple[str, _Key]] | None = None
         self.is_follower = False  # revisions come from another replica
         self._marks = {base_revision}  # revisions without a change: where an epoch began
+        self._gap = -1, -1  # revisions that `branch` has left out, both ends held
         self._reached: dict[int, asyncio.Event] = {}  # revisions that readers wait for
 
     @property
@@ -140,6 +141,7 @@ class MemoryStore:
         for log in (self._all, *(state.log for state in self._resources.values())):
             log.close_feeds()
         self._started_at = revision
+        self._gap = -1, -1
         self._advance(revision)
         self._marks = {revision}
         self._resources, self._all, self._order = {}, self._new_log(), None
@@ -157,7 +159,10 @@ class MemoryStore:
         The revisions are above all that the owner gives out in this epoch: who has seen one lists again when
         the owner is back. They begin anywhere, so that no other branch has the same."""
         own = self.epoch << EPOCH_BITS | 1 << (EPOCH_BITS - 1)
-        self._advance(max(self._revision, own + secrets.randbits(EPOCH_BITS - 2)))
+        first = max(self._revision, own + secrets.randbits(EPOCH_BITS - 2))
+        left, _ = self._gap
+        self._gap = left if left >> EPOCH_BITS == self.epoch else self._revision, first
+        self._advance(first)
         for state in list(self._resources.values()):
             for entry in list(state.entries.values()):
                 self.put(shown(entry.document))
@@ -194,6 +199,13 @@ class MemoryStore:
             return False
         return revision in self._marks or self._all.has(revision)
 
+    def includes(self, revision: int) -> bool:
+        """Whether what is shown is no older than what any replica has shown at this revision. After `branch`
+        the owner may have given out more, and so may the branch of another replica."""
+        left, first = self._gap
+        is_left_out = left < revision < first and self.epoch == first >> EPOCH_BITS
+        return revision <= self._revision and not is_left_out
+
     def log_after(self, revision: int) -> Sequence[Change] | None:
         """Changes of all resources after `revision`, in order; None when not all are held any more."""
         return self._all.after(revision) if revision >= self._all.base_revision else None
@@ -211,8 +223,9 @@ class MemoryStore:
             yield from state.entries.values()
 
     async def reach(self, revision: int, timeout_s: float = REACH_S) -> bool:
-        """Wait until this revision is held: another replica may have given it out a moment ago."""
-        if revision <= self._revision:
+        """Wait until what is shown includes this revision: another replica may have given it out a moment
+        ago."""
+        if self.includes(revision):
             return True
         if not self.awaits(revision) or len(self._reached) >= MAX_REACHED:
             return False  # this process alone gives revisions out; it is made up, or of another cluster
@@ -223,7 +236,7 @@ class MemoryStore:
         except TimeoutError:
             return False
         finally:
-            if self._reached.get(revision) is reached and revision > self._revision:
+            if self._reached.get(revision) is reached and not self.includes(revision):
                 del self._reached[revision]
         return True
 
@@ -231,7 +244,7 @@ class MemoryStore:
         """Whether another replica may have given out this revision, which is not held here yet."""
         is_branch = bool(revision >> (EPOCH_BITS - 1) & 1)  # `branch`
         is_ours = revision >> EPOCH_BITS <= self.epoch + MAX_EPOCHS_AHEAD
-        return self.is_follower and revision > self._revision and is_ours and not is_branch
+        return self.is_follower and not self.includes(revision) and is_ours and not is_branch
 
     def put(self, document: JobProgress) -> None:
         """Makes `document` the latest of its job. One that is equal to the latest changes nothing.
@@ -276,7 +289,7 @@ class MemoryStore:
                 return self._of(resources).listing(namespace, self._revision)
             return self._mixed_listing(resources, namespace)
         log = self._log_of(resources)
-        if not log.base_revision <= at <= self._revision:
+        if at < log.base_revision or not self.includes(at):
             raise RevisionExpired(at, log.base_revision)
         past = self._past.get((resources, namespace, at))
         if past is None:
@@ -291,10 +304,10 @@ class MemoryStore:
         """Changes after `since`, replayed from history, then live; of all resources when several are named.
 
         The watches of one client share its part of the wake-ups; None: one of its own. Raises RevisionExpired
-        for a revision before the history or after `revision`, which is of another process.
+        for a revision before the history, and for one that is not included, which is of another process.
         """
         log = self._log_of(resources)
-        if since > self._revision:
+        if not self.includes(since):
             raise RevisionExpired(since, log.base_revision)  # of another process
         return log.feed(since, client)
 
@@ -348,7 +361,7 @@ class MemoryStore:
     def _advance(self, revision: int) -> None:
         self._revision = revision
         if self._reached:
-            for each in [each for each in self._reached if each <= revision]:
+            for each in [each for each in self._reached if self.includes(each)]:
                 self._reached.pop(each).set()
 
     def _remove(self, state: _State, key: _Key, held: Entry) -> None:

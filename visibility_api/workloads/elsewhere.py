@@ -17,17 +17,18 @@ from visibility_api.errors.text import harmless
 from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.kube.client import KubeClient
-from visibility_api.kube.watch import Watch
+from visibility_api.kube.watch import FOREIGN, Watch
 
 from .kind import PhaseDecision
 from .object_cache import Key
-from .upstream_documents import Elsewhere, Id, Shown, ShownJob, read
+from .upstream_documents import MAX_NAME_CHARACTERS, Elsewhere, Id, Shown, ShownJob, read
 
 PATH = "/apis/visibility.trainer.kubeflow.org/v1alpha1/trainingjobs"
 DOWN_S = 60.0  # a cluster that has not answered for so long is named in the jobs' messages
 CHECK_S = 5.0
 FIRST_LISTS_S = 5.0  # jobs of this cluster are listed so long after the start, if another is not by then
-MAX_JOBS = 50_000  # of one cluster: 75 MB
+# Of one cluster. Jobs as they mostly are take 75 MB.
+MAX_JOBS, MAX_BYTES = 50_000, 128 * 1024 * 1024
 
 
 class Upstreams:
@@ -46,6 +47,8 @@ class Upstreams:
         self._changed, self._recall = changed, recall
         self._recalled: dict[str, set[Id]] = {name: set() for name in clients}  # of those not listed yet
         self._shown: dict[str, dict[Id, Elsewhere]] = {name: {} for name in clients}
+        self._bytes = dict.fromkeys(clients, 0)  # of these
+        self._full = set[str]()  # of which not all jobs are kept
         self._watches = {
             name: Watch(
                 client,
@@ -54,6 +57,7 @@ class Upstreams:
                 on_list=partial(self._list, name),
                 on_event=partial(self._change, name),
                 mark=lambda job, _reason: replace(job, status=Shown()),
+                limits=FOREIGN,
             )
             for name, client in clients.items()
         }
@@ -90,12 +94,13 @@ class Upstreams:
     @property
     def faults(self) -> list[str]:
         """Of each cluster that cannot be read at present, or not whole, why."""
-        full = f"only {MAX_JOBS} of its jobs are read"
-        found = {
-            name: watch.health.last_error or (full if len(self._shown[name]) >= MAX_JOBS else "")
-            for name, watch in self._watches.items()
-        }
+        found = {name: self._fault(name, watch) for name, watch in self._watches.items()}
         return [f"{name}: {harmless(why)}" for name, why in found.items() if why]
+
+    def _fault(self, name: str, watch: Watch[ShownJob]) -> str:
+        if not watch.health.last_error and name in self._full:
+            return f"only {len(self._shown[name])} of its jobs are read"
+        return watch.health.last_error or ("" if watch.health.attempted else "its jobs are not listed yet")
 
     async def listed(self) -> None:
         """Returns when each was listed or has refused, and after FIRST_LISTS_S at the latest: what runs
@@ -120,25 +125,42 @@ class Upstreams:
                         self._changed(*id_)
 
     async def _list(self, name: str, found: AsyncIterable[ShownJob]) -> None:
-        listed = set[Id]()
+        jobs, listed = self._shown[name], set[Id]()
+        self._full.discard(name)
         async for job in found:
-            listed.add(job.id)
             self._change(name, "MODIFIED", job)
-        async for id_ in in_slices(self._shown[name].keys() - listed):
-            del self._shown[name][id_]
+            if job.id in jobs:
+                listed.add(job.id)
+        async for id_ in in_slices(jobs.keys() - listed):
+            self._drop(name, id_)
             self._changed(*id_)
         async for id_ in in_slices(self._recalled.pop(name, set()) - listed):
             self._changed(*id_)
 
     def _change(self, name: str, change: str, job: ShownJob) -> None:
-        jobs, id_ = self._shown[name], job.id
-        if change == "DELETED":
-            jobs.pop(id_, None)
-        elif id_ in jobs or len(jobs) < MAX_JOBS:
-            jobs[id_] = read(job)
-        else:
-            return
-        self._changed(*id_)
+        id_ = job.id
+        was_shown = self._drop(name, id_)
+        if change != "DELETED" and not self._keep(name, id_, job):
+            self._full.add(name)
+        if was_shown or id_ in self._shown[name]:
+            self._changed(*id_)
+
+    def _keep(self, name: str, id_: Id, job: ShownJob) -> bool:
+        """Whether there is room for it."""
+        jobs, shown = self._shown[name], read(job)
+        resource, (namespace, own_name) = id_
+        is_named = max(len(resource), len(namespace), len(own_name)) <= MAX_NAME_CHARACTERS
+        if not is_named or len(jobs) >= MAX_JOBS or self._bytes[name] + shown.size > MAX_BYTES:
+            return False
+        jobs[id_] = shown
+        self._bytes[name] += shown.size
+        return True
+
+    def _drop(self, name: str, id_: Id) -> bool:
+        """Whether it was shown."""
+        shown = self._shown[name].pop(id_, None)
+        self._bytes[name] -= shown.size if shown is not None else 0
+        return shown is not None
 
 
 def _where(cluster: str, *, is_down: bool) -> str:

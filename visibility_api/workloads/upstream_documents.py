@@ -5,8 +5,10 @@ That server may be hostile: each number has a range, each text a length, each li
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,22 +17,31 @@ from visibility_api.diagnosis.result import MAX_GROUPS, MAX_SUSPECTS, Diagnosis,
 from visibility_api.errors.text import harmless
 from visibility_api.jobs.failure import Failure
 from visibility_api.jobs.job import Phase
+from visibility_api.kube.decoding import UNDECODABLE
 from visibility_api.reports.document import Progress, Refusal, State
 from visibility_api.reports.fields import MAX_INTEGER, MAX_MESSAGE_CHARACTERS, within_times
 from visibility_api.reports.trainer_status import TrainerMetric, TrainerStatus, fit
 
 from .kind import PhaseDecision
 from .object_cache import Key
-from .objects import KubernetesObject, Meta
+from .objects import KubernetesObject
 
 MAX_SAID_CHARACTERS = 700  # of a text that is kept: with the name of the cluster it fits in a document
 MAX_NAME_CHARACTERS = 253  # of a pod; also of reasons and lists of ranks
-MAX_CONDITIONS = 64  # that are looked through
+MAX_LISTED_BYTES = 48 * 1024  # of metrics, conditions and a diagnosis, each; else they are not read
 _INT32 = 2**31 - 1
+_NONE = msgspec.Raw(b"null")
 _PHASES = {str(phase): phase for phase in Phase}
 _STATES: Mapping[Phase, State] = {Phase.SUCCEEDED: "completed", Phase.FAILED: "failed"}
 
+T = TypeVar("T")
 Id = tuple[str, Key]  # resource; namespace and name
+
+
+class ShownMeta(KubernetesObject, frozen=True):
+    name: str
+    namespace: str = ""
+    creation_timestamp: datetime | None = None
 
 
 class Reference(KubernetesObject, frozen=True):
@@ -102,21 +113,21 @@ class Shown(KubernetesObject, frozen=True):
     phase_message: str = ""
     progress_percentage: int | None = None
     estimated_remaining_seconds: int | None = None
-    metrics: tuple[TrainerMetric, ...] = ()
+    metrics: msgspec.Raw = _NONE
     last_updated_time: str | None = None
     end_time: datetime | None = None
     steps: Counted = Counted()
     epochs: Counted = Counted()
     message: str = ""
-    conditions: tuple[ShownCondition, ...] = ()
+    conditions: msgspec.Raw = _NONE
     failure: ShownFailure | None = None
-    diagnosis: ShownDiagnosis | None = None
+    diagnosis: msgspec.Raw = _NONE
 
 
 class ShownJob(KubernetesObject, frozen=True):
     """A document of another cluster's list of all kinds."""
 
-    metadata: Meta
+    metadata: ShownMeta
     job_ref: Reference = Reference()
     status: Shown = Shown()
 
@@ -135,13 +146,20 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     diagnosis: Diagnosis | None = None
     unreported: tuple[str, str] | None = None  # why there is no report: reason and sentence
     cluster: str = ""  # its name here
+    size: int = 0  # bytes, about
+
+
+_metrics = msgspec.json.Decoder(tuple[TrainerMetric, ...] | None, float_hook=float)
+_conditions = msgspec.json.Decoder(tuple[ShownCondition, ...] | None)
+_shown_diagnosis = msgspec.json.Decoder(ShownDiagnosis | None, float_hook=float)
 
 
 def read(job: ShownJob) -> Elsewhere:
     """What another cluster's document says, within this one's limits."""
     shown = job.status
     phase = _PHASES.get(shown.phase, Phase.UNKNOWN)
-    return Elsewhere(
+    diagnosis = _listed(_shown_diagnosis, shown.diagnosis)
+    found = Elsewhere(
         decision=PhaseDecision(
             phase,
             shown.phase_reason[:MAX_SAID_CHARACTERS] or "SeenElsewhere",
@@ -151,9 +169,17 @@ def read(job: ShownJob) -> Elsewhere:
         report=_report(shown, phase),
         created_at=_moment(job.metadata.creation_timestamp),
         failure=_failure(shown.failure) if shown.failure is not None else None,
-        diagnosis=_diagnosis(shown.diagnosis) if shown.diagnosis is not None else None,
-        unreported=_unreported(shown),
+        diagnosis=_diagnosis(diagnosis) if diagnosis is not None else None,
+        unreported=_unreported(_listed(_conditions, shown.conditions) or ()),
     )
+    return replace(found, size=len(msgspec.msgpack.encode(found)))
+
+
+def _listed(decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
+    """None for what is too long, or cannot be read: it costs itself only."""
+    with suppress(*UNDECODABLE):
+        return decoder.decode(raw) if len(raw) <= MAX_LISTED_BYTES else None
+    return None
 
 
 def _report(shown: Shown, phase: Phase) -> Progress | None:
@@ -172,7 +198,7 @@ def _report(shown: Shown, phase: Phase) -> Progress | None:
     status = TrainerStatus(
         progress_percentage=shown.progress_percentage,
         estimated_remaining_seconds=shown.estimated_remaining_seconds,
-        metrics=(*position, *shown.metrics),
+        metrics=(*position, *(_listed(_metrics, shown.metrics) or ())),
         last_updated_time=shown.last_updated_time,
     )
     try:
@@ -245,8 +271,8 @@ def _diagnosis(said: ShownDiagnosis) -> Diagnosis | None:
     )
 
 
-def _unreported(shown: Shown) -> tuple[str, str] | None:
-    for each in shown.conditions[:MAX_CONDITIONS]:
+def _unreported(conditions: Sequence[ShownCondition]) -> tuple[str, str] | None:
+    for each in conditions:
         if each.type == "Reporting" and each.status != "True":
             return _name(each.reason), _text(each.message)
     return None
