@@ -69,7 +69,10 @@ def _is_named(description: str, *, is_inner: bool, shows_loss: bool) -> bool:
 
 def says_loss(metrics: Iterable[str]) -> bool:
     """Whether one is a loss of the training, by its name."""
-    return any("loss" in name.lower() and not _EVALUATION_BAR.search(name) for name in metrics)
+    for name in metrics:  # noqa: SIM110 — half as long
+        if "loss" in name.lower() and not _EVALUATION_BAR.search(name):
+            return True
+    return False
 
 
 class _Bar:
@@ -150,17 +153,17 @@ class BarReader:
         is_late = is_late and _TRAINING.search(drawing.description) is None
         return self._take(drawing, is_nested=is_nested, is_late=is_late, has_version="v_num=" in line)
 
-    def hear(self, said: Fields, moment: int) -> bool:
+    def hear(self, said: Fields, moment: int, *, has_loss: bool) -> bool:
         """A line has said a position, or a loss. Whether the bar was another thing's, a preparation's: it is
         at its end, and the line is no summary; or such lines come again and again, and it stands still."""
-        metrics = said.get("metrics", ())
-        has_loss, has_position = says_loss(metrics), not POSITION.isdisjoint(said)
+        has_position = not POSITION.isdisjoint(said)
         self._losses += has_loss
         self._is_spoken = self._is_spoken or (has_loss and not has_position)
         bar = self._run
         if bar is None or bar.has_lines or bar.is_doubted or bar.before or self._again:
             return False
         if bar.step >= bar.total and has_position:
+            metrics = said.get("metrics", ())
             is_summary = "train_runtime" in metrics or (
                 bool(metrics) and all(name.startswith("eval_") for name in metrics)
             )

@@ -140,12 +140,13 @@ class LineReader:
             self._pairs.follow(fields)
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
-        if fields and self._sees_all and not (self._is_bar or self._bars.has_run):
-            self._follow(fields)
         metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
-            speaks = says_loss(metrics or ()) or not POSITION.isdisjoint(fields)
-            if speaks and self._bars.hear(fields, self.moment):
+            has_loss = metrics is not None and says_loss(metrics)
+            if self._sees_all and not self._bars.has_run:
+                self._follow(fields, has_loss=has_loss)
+            speaks = has_loss or not POSITION.isdisjoint(fields)
+            if speaks and self._bars.hear(fields, self.moment, has_loss=has_loss):
                 fields = {"step": None, "total_steps": None, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
             return fields
@@ -153,14 +154,14 @@ class LineReader:
         fields = {**(fields or {}), "metrics": kept}
         return fields if kept else {name: fields[name] for name in fields if name != "metrics"} or None
 
-    def _follow(self, fields: Fields) -> None:
+    def _follow(self, fields: Fields, *, has_loss: bool) -> None:
         """A line, and no bar yet, has said where the run is. Half an epoch needs a bar for the rest: of
         Transformers, which draws one beside these lines, on the other stream."""
         said = {field: fields[field] for field in POSITION if type(fields.get(field)) in (int, float)}
         if "step" in said or isinstance(said.get("epoch"), int):
             if 0 not in said.values():  # before the training
                 self._moves += any(self._at.get(field, 0) < said[field] for field in said)
-                self._moves += says_loss(fields.get("metrics", ()))
+                self._moves += has_loss
             self._at = {**self._at, **said}
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:

@@ -420,6 +420,9 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
         ("Step 10 of 50: loss=0.5", {"step": 10, "total_steps": 50, "metrics": {"loss": 0.5}}),
         ("Step 2 of 5: done", None),
         ("Step 2/5 done", None),
+        ("step: 1 000 loss: 0.5", None),  # seen: step 1
+        ("step: 12\u202f345 loss: 0.5", None),
+        ("step: 12 300.5 ms, loss: 0.5", {"step": 12, "metrics": {"loss": 0.5}}),
         ("step 1.5k | loss 0.5", {"step": 1500, "metrics": {"loss": 0.5}}),
         (
             "step:1K smpl:8K ep:9 epch:0.90 loss:0.5",
