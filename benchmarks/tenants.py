@@ -151,7 +151,7 @@ async def crash_loop(client: _Kube, target: Target, place: int) -> None:
     job, (path, token) = target.access.jobs[place], target.access.pods[place]
     attempt = {"jobset.sigs.k8s.io/restart-attempt": str(int(10 * time.time()) % 10**9)}
     await client.change(f"{JOBS}/{job}-node-0", {"labels": attempt})
-    await asyncio.sleep(SEEN_S)
+    await asyncio.sleep(random.uniform(1, 2) * SEEN_S)  # not all at one moment
     pairs = [{"name": f"{n:0{4 + place % 22}}", "value": f"{n}"} for n in range(34)]
     status = {"lastUpdatedTime": datetime.now(UTC).isoformat(), "metrics": pairs}
     await client.push(path, token, json.dumps({"trainerStatus": status}).encode())
@@ -363,7 +363,7 @@ def _many_values() -> bytes:
 
 def in_chunks() -> bytes:
     """As many chunks as are read; now and then one for each byte, which costs a handshake as well."""
-    size = random.choice((*[240] * 49, 1))
+    size = random.choice((*[32] * 49, 1))
     chunk = b"%x\r\n%s\r\n" % (size, b" " * size)
     status = plain()
     return b"%x\r\n%s\r\n" % (len(status), status) + chunk * (60_000 // size) + b"0\r\n\r\n"

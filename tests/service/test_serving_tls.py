@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tests.certificates import DAY, SERVER, Authority, Certificate, client_context, now
 from tests.service.tls_server import (
@@ -332,6 +333,26 @@ async def test_a_body_in_very_many_chunks_is_not_taken_apart(
         assert (status.split()[1] == b"200") is is_read
         if not is_read:
             await client.reader.read()  # the server closes
+
+
+async def test_a_body_in_many_chunks_is_put_together_once(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that a part is added to a body, all of it is copied."""
+    added = 0
+    add = HttpToolsProtocol.on_body
+
+    def counting(self: HttpToolsProtocol, body: bytes) -> None:
+        nonlocal added
+        added += 1
+        add(self, body)
+
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", counting)
+    async with server.connect() as client:
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+        client.writer.write(head + b"1\r\na\r\n" * 1000 + b"0\r\n\r\n")
+        assert (await client.reader.readline()).split()[1] == b"200"
+    assert 1 <= added < 10
 
 
 async def test_a_body_of_a_client_that_is_not_known_is_read_in_pieces(server: RunningServer) -> None:

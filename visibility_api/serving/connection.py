@@ -35,8 +35,7 @@ FREE_HEAD_BYTES = 24 * 1024  # what each head may hold beside what all may hold 
 STRANGERS_PIECE_BYTES = 32 * 1024  # parsed in one turn of the loop
 MAX_PATH_BYTES = 4096  # the longest that is served has 450, three times that when all of it is escaped
 MAX_PIPELINED = 8  # requests sent before an earlier one is answered; no Kubernetes client sends any
-# Of one body: 64 KiB in chunks of a quarter of a KiB. In chunks of a byte they took 13 ms to take apart.
-MAX_BODY_PIECES = 256
+MAX_BODY_PIECES = 2048  # of one body: 0.4 ms to take apart
 # What waits to be parsed or sent before reading or writing pauses. A connection keeps as much memory as was
 # ever waiting in either direction.
 MAX_UNPARSED_BYTES, MAX_UNSENT_BYTES = 32 * 1024, 64 * 1024
@@ -63,6 +62,7 @@ class TlsConnection(HttpToolsProtocol):
     def __init__(self, *, config: Config, server_state: ServerState, connections: Connections) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})
         self._all = connections
+        self._body: list[bytes] = []  # pieces that came together
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         transport.set_write_buffer_limits(MAX_UNSENT_BYTES)
@@ -133,6 +133,7 @@ class TlsConnection(HttpToolsProtocol):
         super().data_received(data)
         if self.transport.is_closing():
             return
+        self._pass_body()
         if self._is_in_head and not self._may_hold_head():
             self.send_400_response("The request's headers are too large.")
         elif not self._is_in_head and self._request_bytes > MAX_REQUEST_BYTES:
@@ -145,6 +146,7 @@ class TlsConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._is_in_head = True
         self._request_bytes, self._body_pieces = self._chunk_bytes, 0
+        self._body.clear()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -174,11 +176,21 @@ class TlsConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """As in uvicorn, within a limit."""
+        """Within a limit."""
         self._body_pieces += 1
         if self._body_pieces > MAX_BODY_PIECES and not self.peer.is_replica:
             raise ValueError("the body comes in too many pieces")
-        super().on_body(body)
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        self._pass_body()
+        super().on_message_complete()
+
+    def _pass_body(self) -> None:
+        """As uvicorn's `on_body`, which copies all that is there for each piece: once for all."""
+        if self._body:
+            body, self._body = b"".join(self._body), []
+            super().on_body(body)
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
