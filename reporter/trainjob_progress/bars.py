@@ -244,7 +244,8 @@ class BarReader:
                 fields if total == self._epoch_total and not name else {}
             )  # drawn before it was given its name
         time_s = drawing.elapsed_s, drawing.remaining_s
-        fields.update(self._as_run(name, step, total, *time_s, shows_loss=shows_loss))
+        is_named = _TRAINING.search(description) is not None
+        fields.update(self._as_run(name, step, total, *time_s, is_named=is_named, shows_loss=shows_loss))
         return fields
 
     def _is_proven(self, bar: Tuple[str, int], step: int) -> bool:
@@ -257,7 +258,15 @@ class BarReader:
         return bar in self._proven
 
     def _as_run(
-        self, name: str, step: int, total: int, elapsed_s: int, remaining_s: int, *, shows_loss: bool
+        self,
+        name: str,
+        step: int,
+        total: int,
+        elapsed_s: int,
+        remaining_s: int,
+        *,
+        is_named: bool,
+        shows_loss: bool,
     ) -> Fields:
         """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
         for the run; a bar of epochs does in any case."""
@@ -266,8 +275,9 @@ class BarReader:
             bar.name = name  # drawn before it was given its name
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
-            found.is_named = found.is_named or shows_loss
-            if bar is None or (bar.is_doubted and not bar.is_named):
+            found.is_named = found.is_named or is_named or shows_loss
+            is_next = is_named and bar is not None and bar.step >= bar.total
+            if bar is None or is_next or (bar.is_doubted and not bar.is_named):
                 is_longer = True
             elif found.is_named != (bar.is_named or bar.has_lines or bar.heard > 0):
                 is_longer = found.is_named

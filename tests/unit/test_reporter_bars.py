@@ -360,6 +360,15 @@ def test_a_bar_called_a_training_is_the_run_however_long_others_take() -> None:
     assert read(other, train) == {"step": 50, "total_steps": 50}
 
 
+@pytest.mark.parametrize("names", [("Pretraining", "Fine-tuning"), ("Training teacher", "Training student")])
+def test_a_training_that_follows_another_counts_though_it_is_shorter(names: tuple[str, str]) -> None:
+    """Seen: step 100 of 100, finished, of the first, for all of the second."""
+    first = f"{names[0]}: 100%|█████| 100/100 [01:40<00:00, 1.00it/s, loss=0.5]"
+    begun, second = (f"{names[1]}: 50%|█████| {at}/30 [00:15<00:15, 1.00it/s, loss=0.4]" for at in (0, 15))
+    assert (read(first, begun, second) or {})["step"] == 15
+    assert "step" not in (read(first.replace("100/100", "99/100"), second) or {})
+
+
 def test_a_bar_that_shows_a_loss_takes_the_place_of_one_that_shows_none() -> None:
     """Seen: "1000 of 1000" of a preparation during the whole training."""
     prepared = "100%|█████| 1000/1000 [01:40<00:00, 10.00it/s]"
