@@ -34,7 +34,7 @@ class FileSink:
         replace_file(self._path, self._temporary, body)
 
     def close(self) -> None:
-        remove_file(self._temporary)
+        """Nothing is left to remove: `replace_file` did. Another call could wait for a busy disk."""
 
 
 class TerminationSink:
