@@ -281,7 +281,7 @@ def reviewed(token: str) -> dict[str, Any]:
 
 
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "jobs": batch_job, "pods": pod}
-ONE_OF = {"jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of pods
+ONE_OF = {"jobs": batch_job, "jobsets": job_set, "trainjobs": train_job}  # read one by one
 
 
 @dataclass(slots=True)
@@ -434,6 +434,7 @@ def application(
         ("api/v1", "pods"),
         ("apis/batch/v1", "jobs"),
         ("apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+        ("apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
     ):
         app.router.add_get(f"/{group}/namespaces/{{namespace}}/{{plural:{plural}}}/{{name}}", one)
     app.router.add_get(CHANGES, turn)
