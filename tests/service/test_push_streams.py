@@ -167,6 +167,43 @@ async def test_pushes_go_on_after_the_connection_was_lost(
         assert pair.requests == [push_streams.PATH] * 3
 
 
+async def test_a_push_that_is_not_answered_in_time_costs_no_other_its_connection(tmp_path: Path) -> None:
+    """A namespace whose refusals wait had the pushes of all others sent anew, on another connection."""
+    async with two(tmp_path) as pair:
+        cast(Any, pair.passing)._timeout_s = 1.2
+        late = asyncio.create_task(pair.push(b"late"))
+        number = 0
+        while not late.done():
+            number += 1
+            assert await pair.push(b"%d" % number) == b"%d" % number
+            await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable):
+            await late
+        assert await pair.push(b"afterwards") == b"afterwards"
+        assert set(pair.endpoint.taken.values()) == {1}
+        assert pair.requests == [push_streams.PATH]
+
+
+async def test_a_connection_on_which_nothing_is_answered_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_streams, "SILENT_S", 0.2)
+    async with two(tmp_path) as pair:
+        cast(Any, pair.passing)._timeout_s = 0.5
+        with pytest.raises(Unavailable):
+            await pair.push(b"late")
+        assert await pair.push(b"other") == b"other"
+        assert pair.requests == [push_streams.PATH] * 2
+
+
+async def test_what_was_added_before_the_end_is_sent_and_then_it_ends() -> None:
+    frames = push_streams.Frames()
+    frames.add(b"1")
+    frames.end()
+    async with asyncio.timeout(1):
+        assert [piece async for piece in frames] == [b"1"]
+
+
 async def test_a_replica_that_ends_answers_what_it_has_taken(tmp_path: Path) -> None:
     async with two(tmp_path) as pair:
         late = asyncio.create_task(pair.push(b"late"))

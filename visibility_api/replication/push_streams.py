@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,7 @@ log = structlog.get_logger("visibility.replication")
 PATH = "/replication/pushes"
 CONNECT_S = 2.0
 IDLE_S = 60.0  # after which the replica that is passed pushes ends a connection
+SILENT_S = 1.0  # a replica that has answered none of the pushes of this time may be gone without a word
 EARLIER_S = 60.0  # a replica of a version without this path is asked for it again
 
 
@@ -51,13 +53,14 @@ class Frames:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
             if self._frames:
                 frames, self._frames = self._frames, []
                 yield b"".join(frames)
             elif self._is_over:
                 return
+            else:
+                await self._wake.wait()
+                self._wake.clear()
 
 
 class PushStream:
@@ -69,19 +72,23 @@ class PushStream:
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Answered | None]] = {}
         self._frames = Frames()
+        self._running: asyncio.Task[None] | None = None
+        self._heard_at = -math.inf
         self.is_over = self.is_refused = False
 
     async def exchange(self, push: Passed, within_s: float) -> Answered | None:
         """None: there is no answer."""
-        number = next(self._numbers)
-        answer: asyncio.Future[Answered | None] = asyncio.get_running_loop().create_future()
+        number, loop = next(self._numbers), asyncio.get_running_loop()
+        answer: asyncio.Future[Answered | None] = loop.create_future()
+        sent_at = loop.time()
         self._waiting[number] = answer
         self._frames.add(encode(Passed(number, push.path, push.client, push.headers, push.body)))
         try:
             async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
-            self.end()  # the other replica may be gone without a word
+            if loop.time() - max(sent_at, self._heard_at) >= SILENT_S and self._running is not None:
+                self._running.cancel()
             return None
         finally:
             self._waiting.pop(number, None)
@@ -89,6 +96,7 @@ class PushStream:
     async def run(self) -> None:
         """Until either replica ends it. Never raises for what the other one does."""
         reader, timeout = FrameReader(), aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        loop, self._running = asyncio.get_running_loop(), asyncio.current_task()
         try:
             async with self._client.request(
                 "POST", self._url, data=aiter(self._frames), timeout=timeout
@@ -96,11 +104,14 @@ class PushStream:
                 self.is_refused = response.status != 200
                 if not self.is_refused:
                     async for chunk in response.content.iter_any():
+                        self._heard_at = loop.time()
                         for frame in reader.feed(chunk):
                             if isinstance(frame, Answered):
                                 self._answered(frame)
         except (aiohttp.ClientError, OSError, TimeoutError, BadFrame) as error:
             log.debug("pushes not passed on", url=str(self._url), **describe_fault(error))
+        except Exception as error:  # of one connection; each push is passed on anew (decision 0005)
+            log.error("pushes not passed on", url=str(self._url), **describe_fault(error))
         finally:
             self.end()
 
@@ -146,9 +157,11 @@ class PushStreams:
         return stream
 
     async def _follow(self, address: Address, stream: PushStream) -> None:
-        await stream.run()
-        if self._streams.get(address) is stream:
-            del self._streams[address]
+        try:
+            await stream.run()
+        finally:
+            if self._streams.get(address) is stream:
+                del self._streams[address]
         if stream.is_refused:
             self._earlier[address] = asyncio.get_running_loop().time() + EARLIER_S
 
