@@ -55,13 +55,13 @@ def test_beyond_the_limit_each_jobs_last_change_is_kept() -> None:
         assert len(taken(box)) <= 3
 
 
-def test_a_job_that_was_deleted_beyond_the_limit_ends_after_the_changes_that_are_kept() -> None:
+def test_a_job_that_was_deleted_beyond_the_limit_ends_with_its_last_change() -> None:
     box = outbox(max_changes=2)
     put(box, ("bert", 1), ("bert", 2), ("bert", 3))
     box.kept(BERT, ())
     box.delete(BERT)
     put(box, ("gpt", 1), ("gpt", 2))
-    assert taken(box) == [("bert", 1), ("bert", "Gone"), ("gpt", 2)]
+    assert taken(box) == [("bert", 1), ("bert", 3), ("bert", "Gone"), ("gpt", 2)]
 
 
 def test_what_is_known_of_a_job_that_is_given_up_is_reported_as_it_was_then() -> None:

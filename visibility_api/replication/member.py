@@ -119,7 +119,6 @@ class Outbox:
         self._changed()
 
     def delete(self, ref: JobRef) -> None:
-        self._join(ref)
         self._last.pop(ref, None)
         self._gained.pop(ref, None)
         self._add(encode(Gone(ref=ref)))
