@@ -386,6 +386,9 @@ def test_large_objects_of_a_namespace_are_bounded_in_bytes_together() -> None:
     cache.drop(key_of(whole[1]))
     cache.put(key_of(pods[-1]), pods[-1])
     assert is_whole(key_of(pods[-1]))
+    for key in cache.keys(None):
+        cache.drop(key)
+    assert not cache._large  # nothing of namespaces that are gone
 
 
 async def test_a_deleted_pod_is_known_by_its_name_alone() -> None:

@@ -74,7 +74,7 @@ class ObjectCache(Generic[T]):
         if self._packed.get(key) == packed:
             return None
         before = self._controller_of(key)
-        self._large[key[0]] += _excess(packed) - _excess(self._packed.get(key, b""))
+        self._count(key[0], _excess(packed) - _excess(self._packed.get(key, b"")))
         self._packed[key] = packed
         return self._moved(key, before, after)
 
@@ -91,8 +91,14 @@ class ObjectCache(Generic[T]):
         if key not in self._packed:
             return None
         before = self._controller_of(key)  # a deletion may bring only name and namespace
-        self._large[key[0]] -= _excess(self._packed.pop(key))
+        self._count(key[0], -_excess(self._packed.pop(key)))
         return self._moved(key, before, None)
+
+    def _count(self, namespace: str, size: int) -> None:
+        if size:
+            self._large[namespace] += size
+            if not self._large[namespace]:
+                del self._large[namespace]
 
     def owners(self, key: Key) -> Sequence[Owner]:
         """Of the object that is stored: one, or none."""
