@@ -196,6 +196,23 @@ async def test_a_connection_on_which_nothing_is_answered_is_left(
         assert pair.requests == [push_streams.PATH] * 2
 
 
+async def test_a_fault_after_the_answer_to_one_push_costs_no_other_its_connection(tmp_path: Path) -> None:
+    async with two(tmp_path) as pair:
+
+        async def renew(*_: Any) -> None:
+            raise RuntimeError
+
+        cast(Any, pair.endpoint).renew = renew
+        late = asyncio.create_task(pair.push(b"late"))
+        await until(lambda: pair.endpoint.taken[b"late"] == 1)
+        assert await pair.push(b"1") == b"1"
+        assert await pair.push(b"2") == b"2"
+        pair.endpoint.release.set()
+        assert await late == b"late"
+        assert pair.endpoint.taken[b"late"] == 1
+        assert pair.requests == [push_streams.PATH]
+
+
 async def test_what_was_added_before_the_end_is_sent_and_then_it_ends() -> None:
     frames = push_streams.Frames()
     frames.add(b"1")

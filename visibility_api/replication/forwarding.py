@@ -178,8 +178,11 @@ class Pushes:
             log.error("push not answered", path=passed.path, **describe_fault(error))
             status, body = InternalError.code, encode_status(InternalError())
         respond(Answered(passed.number, status, body))
-        if push is not None:
-            await self.renew(push)
+        try:
+            if push is not None:
+                await self.renew(push)
+        except Exception as error:  # likewise
+            log.error("token not reviewed again", path=passed.path, **describe_fault(error))
 
     async def drained(self, within_s: float) -> None:
         """Until no push is being taken here, or time is up."""
