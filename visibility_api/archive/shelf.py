@@ -129,7 +129,7 @@ class Shelf:
             if took_s > QUICK_S:
                 await asyncio.sleep(PAUSE * took_s)
         size = _size_of_lines(lines)
-        if size <= MAX_CACHED_BYTES:
+        if size < MAX_CACHED_BYTES:
             self._lines[found.path] = found.tag, lines
         if size > LARGE_BYTES:
             self._sizes[found.path] = found.tag, size
