@@ -281,7 +281,7 @@ def reviewed(token: str) -> dict[str, Any]:
 
 
 KINDS = {"trainjobs": train_job, "jobsets": job_set, "jobs": batch_job, "pods": pod}
-ONE_OF = {"jobs": batch_job, "jobsets": job_set, "trainjobs": train_job}  # read one by one
+ONE_OF = {"jobs": batch_job, "jobsets": job_set}  # read one by one, as owners of pods
 
 
 @dataclass(slots=True)
@@ -399,6 +399,14 @@ def application(
         made = pod(number, int(parts[4])) if plural == "pods" else ONE_OF[plural](number)
         return web.Response(body=msgspec.json.encode(made), content_type="application/json")
 
+    async def named(request: web.Request) -> web.Response:
+        """Jobs of a namespace that have a name: one, or none. A replica asks so whether a job exists."""
+        name = request.query["fieldSelector"].removeprefix("metadata.name=")
+        made = KINDS[request.match_info["plural"]](number := int(name.removeprefix("job-")))
+        is_there = number < jobs and made["metadata"]["namespace"] == request.match_info["namespace"]
+        found = {"metadata": {"resourceVersion": "1"}, "items": [made] if is_there else []}
+        return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
     lease: dict[str, Any] = {}
 
     async def one_lease(request: web.Request) -> web.Response:
@@ -434,9 +442,10 @@ def application(
         ("api/v1", "pods"),
         ("apis/batch/v1", "jobs"),
         ("apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
-        ("apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
     ):
         app.router.add_get(f"/{group}/namespaces/{{namespace}}/{{plural:{plural}}}/{{name}}", one)
+    for path in ("trainer.kubeflow.org/v1alpha1", "jobset.x-k8s.io/v1alpha2"):
+        app.router.add_get(f"/apis/{path}/namespaces/{{namespace}}/{{plural:trainjobs|jobsets}}", named)
     app.router.add_get(CHANGES, turn)
     leases = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
     app.router.add_post(leases, one_lease)
