@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,8 @@ class Handover:
     on_job: Callable[[TrainingJob, Observation | None], None] = lambda _job, _status: None
     given_up: Callable[[JobRef], None] = lambda _ref: None  # another replica evaluates the job
     is_member: bool = False  # the log is another replica's
+    # That a watch shows, and that were not taken over because kube-apiserver did not list them.
+    unconfirmed: set[JobRef] = field(default_factory=set)
 
     @property
     def untried(self) -> list[str]:
@@ -99,8 +101,12 @@ class Handover:
             is_known = shown is not None and shown.document.job.ref == ref
             if not is_known and is_there is not None:  # else kube-apiserver is not asked for each job in vain
                 is_there = await self._exists(ref) if clock() < ask_until else None
-            if (is_known or is_there is not False) and holds(ref):
+            if not is_known and is_there is False:
+                self.unconfirmed.add(ref)
+            elif holds(ref):
                 self._of_one(ref, partial(self._gain_job, job, status))
+        if passed_over := self._unconfirmed(partitions):
+            log.warning("jobs not taken over yet: kube-apiserver does not list them", jobs=len(passed_over))
 
     def _gain_job(self, job: TrainingJob, status: Observation | None) -> None:
         ref = job.ref
@@ -119,14 +125,25 @@ class Handover:
 
     def lose(self, partitions: Collection[int]) -> None:
         """Keep nothing of the jobs of these partitions."""
+        self.unconfirmed.difference_update(self._unconfirmed(partitions))
         for ref in [ref for ref in self.owner if partition_of_job(ref) in partitions]:
             self._of_one(ref, partial(self.given_up, ref))
 
-    async def end_deleted(self, partitions: Collection[int]) -> bool:
-        """Of the jobs of these partitions end those that do not exist; False if some may be left."""
+    async def confirm(self, partitions: Collection[int]) -> bool:
+        """Ask again which jobs of these partitions exist: end those that do not, and take over those that
+        `gain` passed over. False if some may be left."""
+        is_there: bool | None = True
+        for ref in self._unconfirmed(partitions):
+            if ref in self.inventory and ref not in self.owner:
+                is_there = await self._exists(ref) if is_there is not None else None
+                if is_there is False:
+                    continue  # a watch that is silently dead shows it until it is listed again
+            self.unconfirmed.discard(ref)
+            if (found := self.inventory.find(ref)) is not None and ref not in self.owner:
+                self._of_one(ref, partial(self._gain_job, *found))
         unsynced = {watch.scope for watch in self.watches if watch.is_awaited}
         unsynced.update(scope for watch in self.watches for scope in watch.down_scopes(0.0))
-        is_done = not unsynced
+        is_done = not unsynced and not self._unconfirmed(partitions)
         its = [ref for ref in self.owner if partition_of_job(ref) in partitions]
         for ref in self._missing(unsynced, its):
             if (is_there := await self._exists(ref)) is None:
@@ -136,6 +153,9 @@ class Handover:
             elif ref in self.owner and ref not in self.inventory:
                 self.on_gone(ref)
         return is_done
+
+    def _unconfirmed(self, partitions: Collection[int]) -> list[JobRef]:
+        return [ref for ref in self.unconfirmed if partition_of_job(ref) in partitions]
 
     def _of_one(self, ref: JobRef, work: Callable[[], None]) -> None:
         try:

@@ -121,7 +121,7 @@ class Term:
                 self.log.hand_back(each)
             self.tracker.forget(each)
 
-    async def end_deleted(self, partitions: Collection[int]) -> bool:
+    async def confirm(self, partitions: Collection[int]) -> bool:
         for each in [each for each in self.tracker if each.name not in self.cluster.jobs]:
             if partition_of_job(each) in partitions:
                 self.tracker.job_gone(each)
@@ -277,8 +277,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         (shares_module, "GONE_S", 3.0),
         (member_module, "BEAT_S", 0.1),
         (member_module, "HOLD_S", 2.0),
-        (member_module, "DELETED_S", 0.3),
-        (shares_module, "DELETED_S", 0.3),
+        (member_module, "CONFIRM_S", 0.3),
+        (shares_module, "CONFIRM_S", 0.3),
     ):
         monkeypatch.setattr(module, name, value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.jobs import JOB, document, job_ref
-from visibility_api.jobs.job import JobRef
+from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import BUILT_IN
 from visibility_api.kinds.replicated_jobs import PODS
@@ -177,21 +177,21 @@ async def test_jobs_that_were_taken_over_end_once_it_is_known_that_they_do_not_e
     taken = Taken(watch)
     one = job_ref("a", "one")
 
-    async def end_deleted() -> bool:
-        return await taken.term.end_deleted({partition_of_job(one)})
+    async def confirm() -> bool:
+        return await taken.term.confirm({partition_of_job(one)})
 
-    assert not await end_deleted()
+    assert not await confirm()
     watch.health.synced, watch.health.down_since = True, time.monotonic()
-    assert not await end_deleted()
+    assert not await confirm()
     assert len(taken.jobs) == 4  # some may be there that it has not shown
     watch.health.down_since, taken.is_away = None, True
-    assert not await end_deleted()
+    assert not await confirm()
     taken.is_away = False
     taken.late.add(one)  # the watch is dead, and nobody knows it yet
-    assert not await end_deleted()
+    assert not await confirm()
     assert len(taken.jobs) == 4
     taken.late.clear()
-    assert await end_deleted()
+    assert await confirm()
     assert one not in taken.jobs
     assert all(partition_of_job(each) != partition_of_job(one) for each in taken.jobs)
     assert taken.jobs
@@ -254,3 +254,62 @@ async def test_a_job_that_the_log_does_not_have_is_taken_over_if_it_exists(exist
     if exists:
         taken.late.add(job.job.ref)
     assert await taken_over(taken, [], watched=job) == ({job.job.ref} if exists else set())
+
+
+async def test_jobs_that_kube_apiserver_did_not_list_at_first_are_taken_over_once_it_does() -> None:
+    """They stayed away for good: of a kube-apiserver that has just started the first answer may be wrong."""
+    late, other, gone, errs = (
+        msgspec.structs.replace(JOB, ref=job_ref(name)) for name in ("late", "other", "gone", "errs")
+    )
+    watched, found = {each.ref: (each, None) for each in (late, other, gone, errs)}, set[JobRef]()
+    taken, watch = Taken(), Watched(None)
+    watch.health.synced = watch.health.attempted = True
+    term = replace(
+        taken.term,
+        owner=cast(Any, found),
+        inventory=cast(Any, _Inventory(watched)),
+        watches=cast(Any, [watch]),
+        on_job=lambda job, _status: found.add(job.ref),
+    )
+    taken.late.add(other.ref)
+    everywhere = range(PARTITIONS)
+    await term.gain(everywhere, lambda _ref: True)
+    assert found == {other.ref}
+    assert not await term.confirm(everywhere)
+    assert found == {other.ref}
+    taken.late.add(late.ref)
+    assert not await term.confirm(everywhere)
+    assert found == {other.ref, late.ref}
+    del watched[gone.ref]  # its watch has listed it again
+    taken.is_away = True
+    assert await term.confirm(everywhere)
+    assert found == {other.ref, late.ref, errs.ref}  # of which it does not say whether it exists
+
+
+async def test_what_was_given_up_is_not_asked_for_again() -> None:
+    taken, watched = Taken(), {JOB.ref: (JOB, None)}
+    watch = Watched(None)
+    watch.health.synced = watch.health.attempted = True
+    term = replace(
+        taken.term,
+        inventory=cast(Any, _Inventory(watched)),
+        owner=cast(Any, set()),
+        watches=cast(Any, [watch]),
+    )
+    await term.gain(range(PARTITIONS), lambda _ref: True)
+    assert not await term.confirm(range(PARTITIONS))
+    term.lose({partition_of_job(JOB.ref)})
+    assert await term.confirm(range(PARTITIONS))
+
+
+class _Inventory:
+    """Of these jobs."""
+
+    def __init__(self, jobs: dict[JobRef, tuple[TrainingJob, None]]) -> None:
+        self.jobs, self.find = jobs, jobs.get
+
+    def __iter__(self) -> Iterator[tuple[TrainingJob, None]]:
+        return iter(list(self.jobs.values()))
+
+    def __contains__(self, ref: object) -> bool:
+        return ref in self.jobs

@@ -33,7 +33,7 @@ from .addresses import Address
 from .frames import Advanced, Changed, Gone, encode
 from .partitions import Report, Share, decode_share, encode_message, partition_of_job
 from .peer_client import PeerClient
-from .shares import BEAT_S, DELETED_S, HOLD_S
+from .shares import BEAT_S, CONFIRM_S, HOLD_S
 
 log = structlog.get_logger("visibility.replication")
 
@@ -66,7 +66,7 @@ class Working(Protocol):
 
     def lose(self, partitions: Collection[int]) -> None: ...
 
-    async def end_deleted(self, partitions: Collection[int]) -> bool: ...
+    async def confirm(self, partitions: Collection[int]) -> bool: ...
 
 
 W = TypeVar("W", bound=Working)
@@ -385,8 +385,8 @@ class Member(Generic[W]):
         self._served |= still()
         log.info("partitions taken over", partitions=sorted(still()))
         while True:
-            await asyncio.sleep(DELETED_S)
-            if not (left := still()) or await term.end_deleted(left):
+            await asyncio.sleep(CONFIRM_S)
+            if not (left := still()) or await term.confirm(left):
                 return
 
     def _lose(self, partitions: Collection[int]) -> None:

@@ -34,8 +34,8 @@ GONE_S = 6.0  # a member that is silent for so long holds nothing
 # Others own what a writer has shared out within 15 s of its death. Nobody acts on what it gave by then:
 # it gives nothing `renew_within_s` after the last renewal, and what it gave ends HOLD_S later.
 LEASE_TIMES = LeaseTimes(duration_s=12, renew_within_s=7.5, request_s=2.5, earlier_s=GONE_S)
-# Of a job that was taken over and that no watch has shown by then: a watch may be later than the log.
-DELETED_S = 10.0
+# Then kube-apiserver is asked of jobs that either the log or a watch does not show: a watch may be later.
+CONFIRM_S = 10.0
 STORED_S = 1.0  # until a report is answered that is not stored yet
 
 
@@ -50,8 +50,9 @@ class Sharing(Protocol):
         """Keep nothing of the jobs of these partitions."""
         ...
 
-    async def end_deleted(self, partitions: Collection[int]) -> bool:
-        """Of the jobs of these partitions end those that do not exist; False if some may be left."""
+    async def confirm(self, partitions: Collection[int]) -> bool:
+        """Ask again which jobs of these partitions exist, and end or take over those that differ; False if
+        some may be left."""
         ...
 
     def taken(self, document: JobProgress) -> None:
@@ -147,7 +148,7 @@ class Shares:
                 await asyncio.sleep(BEAT_S / 2)
                 self._drop_silent()
                 if self._epoch() is not None and (gained := await self._settle_own()):
-                    group.create_task(self._end_deleted(gained), name="deleted jobs")
+                    group.create_task(self._confirm(gained), name="jobs confirmed")
 
     async def revoke(self) -> None:
         """Until no other replica holds anything. Nothing is given from now on."""
@@ -204,12 +205,12 @@ class Shares:
             log.info("partitions taken over", partitions=sorted(gained))
         return gained
 
-    async def _end_deleted(self, partitions: set[int]) -> None:
+    async def _confirm(self, partitions: set[int]) -> None:
         """Of those that were taken over, as long as they are held."""
         while partitions:
-            await asyncio.sleep(DELETED_S)
+            await asyncio.sleep(CONFIRM_S)
             partitions = {each for each in partitions if self._holders[each] == self._own}
-            if self._term is None or await self._term.end_deleted(partitions):
+            if self._term is None or await self._term.confirm(partitions):
                 return
 
     async def heard(self, report: Report) -> Share | None:

@@ -149,6 +149,13 @@ class Inventory:
             for key, job in list(known.items()):
                 yield job, self._observation(job.ref, self._reports.get((resource, key)))
 
+    def find(self, ref: JobRef) -> tuple[TrainingJob, Observation | None] | None:
+        """This very job as it is known, and the report in its status."""
+        job = self._known_job(ref)
+        if job is None or job.ref != ref:
+            return None
+        return job, self._observation(ref, self._reports.get(_id(ref)))
+
     def initializers_said(self, ref: JobRef, said: Mapping[str, str]) -> None:
         """What the initializers of this job have printed of their progress, by their runs."""
         known = self._known_job(ref)
