@@ -31,13 +31,19 @@ _TRAINING = lazily(
 )
 # What else is said in the name of a training's bar. One with another word has to show a loss.
 _KNOWN = {
-    "and", "cpu", "cuda", "distilling", "env", "episode", "episodes", "epoch", "epochs", "fine", "finetune",
-    "finetuning", "fit", "fitting", "global", "gpu", "in", "it", "iter", "iteration", "iterations", "iters",
-    "learn", "learning", "loop", "loss", "main", "meta", "model", "of", "on", "optimization", "optimize",
-    "optimizing", "overall", "pre", "pretrain", "pretraining", "progress", "rank", "round", "rounds", "run",
-    "running", "step", "steps", "the", "timestep", "timesteps", "total", "train", "trainer", "training",
-    "tune", "tuning", "update", "updates", "with",
+    "and", "cpu", "cuda", "distilling", "env", "episode", "episodes", "epoch", "epochs", "federated",
+    "fine", "finetune", "finetuning", "fit", "fitting", "global", "gpu", "in", "it", "iter",
+    "iteration", "iterations", "iters", "learn", "learning", "loop", "loss", "main", "meta", "model",
+    "of", "on", "optimization", "optimize", "optimizing", "overall", "pre", "pretrain", "pretraining",
+    "progress", "rank", "round", "rounds", "run", "running", "step", "steps", "the", "timestep",
+    "timesteps", "total", "train", "trainer", "training", "tune", "tuning", "update", "updates", "with",
 }  # fmt: skip
+# What is trained, as a rule, where the name says a training, too. So is a model's name: `Training BERT`.
+_TRAINED = {
+    "agent", "agents", "classifier", "diffusion", "discriminator", "fold", "generator", "local", "network",
+    "neural", "policy", "stage", "start", "student", "teacher", "transformer",
+}  # fmt: skip
+_MODEL = lazily(r"\b\w{1,32}[A-Z]\w{0,32}")
 _INNER = {"batch", "batches", "mini", "minibatch", "minibatches"}  # below another bar
 _WORD = lazily(r"[^\W\d_]+")
 _PAIR = lazily(r"[a-z][\w./-]{0,63}(?:\s?[=:]\s?|\s)[+-]?(?:\d{1,15}\.\d|nan|inf)", re.IGNORECASE)
@@ -63,6 +69,9 @@ def _is_named(description: str, *, is_inner: bool, shows_loss: bool) -> bool:
         return training is not None and training.start() < evaluation.start() and said != description
     if shows_loss or said != description or (training is not None and _EPOCH.search(said)):
         return True
+    if training is not None:
+        words = set(_WORD.findall((said if said.isupper() else _MODEL.sub("", said)).lower()))
+        return words <= _KNOWN | _INNER | _TRAINED
     words = set(_WORD.findall(said.lower()))
     return words <= (_KNOWN | _INNER if is_inner else _KNOWN)
 

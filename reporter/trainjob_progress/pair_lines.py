@@ -46,12 +46,18 @@ _PROSE = lazily(r"[^\W\d_]{3}")
 # Before a position: of an evaluation, or of an earlier moment.
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _BEST = lazily(r"\bbest\b", re.IGNORECASE)
+# What counts steps of its own, or ends with one.
+_ANOTHER = lazily(
+    r"\b(?:warm-?up|burn-?in|ppo|critic|inner|micro|finder|solver|search|pca|k-?means|lloyd)\b|error|plan",
+    re.IGNORECASE,
+)
 _WORD = lazily(r"[^\W\d_]+|#|(?<=[\[(])\d{1,6}(?:/\d{1,6})?(?=[\])])|^\s{0,8}\d{1,6}:\s")
 # What else may stand before the position of a training: its part, a log record's level, a tag.
 _BEFORE = {
-    "after", "at", "completed", "current", "debug", "end", "finished", "global", "i", "info", "learning",
-    "main", "model", "of", "optimizer", "pid", "rank", "root", "saved", "train", "trainer", "training",
-    "warning",
+    "after", "at", "begin", "beginning", "completed", "current", "debug", "end", "fine", "finetune",
+    "finetuning", "finished", "global", "i", "info", "learning", "main", "model", "of", "optimizer", "pid",
+    "pretrain", "pretraining", "rank", "root", "running", "saved", "start", "starting", "train", "trainer",
+    "training", "tuning", "warning",
 }  # fmt: skip
 _TAG = lazily(
     r"\[[A-Za-z](?:[\w.-]{0,62}[A-Za-z.])?\]|(?<![\w.])[A-Za-z]\w{0,31}(?:\.\w{1,32}){1,6}(?![\w.])"
@@ -107,7 +113,8 @@ class PairReader:
         self._known: dict[str, float] = {}  # step and epoch
         self._forms: dict[
             object, dict[str, float]
-        ] = {}  # the same, of lines beside which nothing is measured
+        ] = {}  # the same, of lines beside which nothing is measured, or behind unknown words
+        self._words: Optional[str] = None  # before the run's position; "": known ones, or none
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
@@ -133,7 +140,8 @@ class PairReader:
         is_all = bool(pairs) and _are_said(pairs, text)
         if not is_all and not (is_measured and position is not None):
             return None
-        if position is not None and _is_aside(found, text, position):
+        words = "" if position is None else _find_words(found, text, position)
+        if words is None or (words and (self._words not in (None, words) or not is_measured)):
             return {}
         if not is_all:
             pairs = [pair for pair in pairs if _is_sure(pair)]
@@ -153,10 +161,14 @@ class PairReader:
         if POSITION.isdisjoint(fields):
             is_assigned = not all(pair.sign.isspace() for pair in pairs)
             return fields if is_assigned and speaks_of_progress(fields) else None
+        if words and self._words is None and self.may_be_set(fields, words):
+            return {}
         if is_whole and not is_measured:
             left = _leave_out(found, text, position or 0)
-            if _PROSE.search(_BESIDE.sub("", left)) or self.may_be_set(fields, _DIGITS.sub("0", text)):
+            is_prose = "epoch" not in fields and _PROSE.search(_BESIDE.sub("", left)) is not None
+            if is_prose or self.may_be_set(fields, _DIGITS.sub("0", text)):
                 return {}  # `Step 2/5 done` of a script
+        self._words = words
         return fields
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
@@ -223,12 +235,16 @@ def _is_sure(pair: Pair) -> bool:
     return not pair.sign.isspace() or pair.name.lower() in COUNTS or says_measured([pair.name])
 
 
-def _is_aside(pairs: list[Pair], text: str, position: int) -> bool:
-    """Whether another thing's position is said, or an earlier one: by what stands before it."""
+def _find_words(pairs: list[Pair], text: str, position: int) -> Optional[str]:
+    """What stands before a position, if that has an unknown word: all there is to tell whose it is. None if
+    it is an evaluation's, another rank's or an earlier moment's."""
     before = _BESIDE.sub("", _leave_out([pair for pair in pairs if pair.start < position], text[:position]))
     if _ASIDE.search(before) or _BEST.search(text, 0, position):
-        return True
-    return not _BEFORE.issuperset(_WORD.findall(_TAG.sub("", before).lower()))
+        return None
+    words = _WORD.findall(_TAG.sub("", before).lower())
+    if _BEFORE.issuperset(words):
+        return ""
+    return None if _ANOTHER.search(before) else before
 
 
 def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:

@@ -65,7 +65,7 @@ def test_tqdms_bars(line: str, fields: dict[str, Any]) -> None:
         "DPO", "ring", "Readout layer", "Running inference", "Tuning threshold", "loss landscape",
         "Learning rate finder", "Episode 3 render", "Round 2 aggregation", "steps to export",
         "Fitting scaler",
-        "Training tokenizer", "Training features", "Epoch 1 metrics",
+        "Training tokenizer", "Training features", "Epoch 1 metrics", "TRAINING TOKENIZER", "BERT",
     ],
 )  # fmt: skip
 def test_bars_that_are_not_the_training_are_left_out(name: str) -> None:
@@ -127,7 +127,8 @@ def test_bars_of_a_validation_or_a_preparation_are_left_out_wherever_they_say_so
         "loss 0.5 test_acc 0.9", "train mAP=0.5", "valid_loss 0.4", "Train loss 0.5 | Test loss 0.5",
         "Pre-training", "Pretraining", "Fine-tuning", "Learning", "Optimizing", "Running", "Meta-learning",
         "DPO loss 0.5", "Distilling", "Iteration", "Global step", "Progress", "Rank 0", "pretrain", "Overall",
-        "Trainer", "Training the model",
+        "Trainer", "Training the model", "Training BERT", "ResNet training", "Training agent",
+        "Train batches", "Training fold 1", "Training network", "Federated round 3",
     ],
 )  # fmt: skip
 def test_a_bar_of_the_training_may_show_what_an_evaluation_measured(name: str) -> None:

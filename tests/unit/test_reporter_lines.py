@@ -560,6 +560,36 @@ def test_where_nothing_is_measured_a_position_counts_when_it_has_risen(
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["exp1: ", "[resnet50] ", "[12345] ", "localhost: ", "GAN ", "Stage ", "iter_dt 12.30ms; ", "run_1 | "],
+)
+def test_a_position_behind_unknown_words_counts_when_it_rises_beside_a_loss_and_nothing_else_says_one(
+    words: str,
+) -> None:
+    """Seen: no progress at all of programs that print their name first."""
+    lines = [f"{words}epoch {epoch}/9, loss: {1 / epoch:.3f}" for epoch in (1, 2, 3)]
+    truth = {"epoch": 3, "total_epochs": 9, "metrics": {"loss": 0.333}}
+    assert read(lines[0]) is None
+    assert read(*lines) == truth
+    assert read(*lines, "other: epoch 5/9, loss: 0.5", "other: epoch 6/9, loss: 0.5") is None
+    assert read("epoch 3/9, loss: 0.333", *lines) is None
+
+
+@pytest.mark.parametrize(
+    "record", ["2026-11-27 05:20:11,123 [INFO] train.py:42: ", "INFO 2026-11-27 05:20:11,123 train.py:42 - "]
+)
+def test_a_place_in_the_code_that_a_log_record_names_says_nothing(record: str) -> None:
+    """Seen: no progress of a log in one of the most common formats."""
+    lines = [f"{record}Step {step}/9" for step in (1, 2)]
+    assert read(*lines) == {"step": 2, "total_steps": 9}
+
+
+@pytest.mark.parametrize("behind", ["done", "took 12.3s"])
+def test_an_epoch_counts_whatever_is_said_of_it(behind: str) -> None:
+    assert read(*(f"Epoch {epoch}/9 {behind}" for epoch in (1, 2))) == {"epoch": 2, "total_epochs": 9}
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "epoch: 100", "epoch=100", "  epoch: 100", "decay lr at epoch: 30", "save at epoch: 50",
