@@ -288,7 +288,7 @@ def test_a_described_kind_follows_its_file(
             server.kinds.write("kinds.yaml", None)
             assert not [each for each in events if each["type"] != "DELETED"]  # and it ends
         lists(404)
-        assert says() == "[+]described-kinds ok"
+        wait_until(lambda: says() == "[+]described-kinds ok", what="nothing is wrong any more")
         server.kinds.write("kinds.yaml", text)
         lists(200)
         life.wait_phase("Pending")

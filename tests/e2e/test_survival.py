@@ -172,7 +172,10 @@ def test_a_watch_that_is_down_for_a_minute_is_named_and_its_jobs_are_not_called_
             lambda: "[-]watch-pods failed" in server.get("/readyz?verbose").text, what="the watch is named"
         )
         assert server.get("/readyz").status_code == 500
-        assert server.metrics("visibility_watch_down")['{collection="pods"}'] == len(server.ports)
+        wait_until(
+            lambda: server.metrics("visibility_watch_down")['{collection="pods"}'] == len(server.ports),
+            what="each replica counts it",
+        )
         team.wait_condition("good", "Fresh", "Unknown")
     finally:
         cluster.admin.patch(path, {"rules": rules})

@@ -349,13 +349,17 @@ class VisibilityServer:
 
 
 def total_of(metrics: Sequence[str]) -> str:
-    """Metrics of replicas, each sample the sum of theirs."""
+    """Metrics of replicas, each sample the sum of theirs. What describes them comes first."""
+    lines = [line for text in metrics for line in text.splitlines() if line]
     found: dict[str, float] = {}
-    for line in "\n".join(metrics).splitlines():
-        if line and not line.startswith("#"):
+    for line in lines:
+        if not line.startswith("#"):
             name, _, value = line.rpartition(" ")
             found[name] = found.get(name, 0.0) + float(value)
-    return "".join(f"{name} {value}\n" for name, value in found.items())
+    described = dict.fromkeys(line for line in lines if line.startswith("#"))
+    return "".join(
+        f"{line}\n" for line in (*described, *(f"{name} {value}" for name, value in found.items()))
+    )
 
 
 def service_account_kubeconfig(
