@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POLL_S = 0.5  # a sink that writes less often still notices what moves: the time of a report is when it moved
 DISK_S = 5.0  # how long the end of a process waits for a disk that hangs: a busy one may do so for seconds
 LAST_S = 1.0  # the same for another place that is slow
-END_S = 30.0  # for threads that get ahead: as long as the kubelet waits after SIGTERM
+END_S = 20.0  # for threads that get ahead: less than the kubelet waits after SIGTERM, before it kills
 QUICK_S = 1.0  # a sink with a shorter interval is written to before a fork; the others have time
 
 

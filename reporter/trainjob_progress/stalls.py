@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from .termination import let_through
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import threading
     from typing import Optional
 
 
@@ -41,10 +41,13 @@ class StallClock:
 def read_state(thread: Optional[threading.Thread]) -> tuple[bytes, bytes]:
     """R where a thread would run, if there were a core for it; and how often it has begun to wait.
 
-    Empty where the kernel does not say.
+    Empty where the kernel does not say, and of a greenlet: its thread is the one that looks.
     """
+    number = thread.native_id if thread else None
+    if number is None or number == threading.get_native_id():
+        return b"", b""
     try:
-        with open(f"/proc/self/task/{thread.native_id if thread else 0}/status", "rb") as file:
+        with open(f"/proc/self/task/{number}/status", "rb") as file:
             text = file.read()
     except OSError as error:
         let_through(error)
