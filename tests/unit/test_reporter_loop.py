@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
@@ -341,7 +342,10 @@ def test_a_thread_that_hangs_is_told_from_one_that_is_late(
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the kernel does not say")
 def test_a_thread_that_runs_is_told_from_one_that_waits() -> None:
-    assert read_state(threading.current_thread())[0] == RUNS
+    running = threading.Thread(target=hashlib.sha256, args=(bytes(200_000_000),))  # without Python's lock
+    running.start()
+    assert any(read_state(running)[0] == RUNS for _ in range(1000))
+    running.join()
     released = threading.Event()
     waiting = threading.Thread(target=released.wait)
     waiting.start()
