@@ -188,6 +188,8 @@ class Home:
         if not self._chain or _is_library(self._chain[0][1].co_filename):
             return None
         number, code, at = self._chain[0]  # outside of all loops: this call alone
+        if opcode.opname[code.co_code[at]] == "FOR_ITER":  # but for one that ends with `break`
+            return None
         return number, code, range(at, at + 1), range(0)
 
 

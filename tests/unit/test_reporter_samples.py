@@ -127,3 +127,13 @@ def test_a_sample_that_is_dropped_later_takes_nothing_back(sink: MemorySink) -> 
             kept = None
     assert kept is None
     assert (sink.last.ending, sink.last.step, sink.last.total_steps) == ("finished", 5, 5)
+
+
+def test_a_loop_that_ends_with_break_is_no_sample(sink: MemorySink) -> None:
+    """Seen: finished, 6 of 6, of the first epoch of two. Such a loop has no jump back."""
+    for _ in track(range(2)):
+        for _ in track(LOADER):
+            pass
+        break
+    current()._run.exit()
+    assert (sink.last.ending, sink.last.step, sink.last.total_steps) == ("stopped", 6, 12)
