@@ -1,6 +1,6 @@
 """Pushes that are passed on share one connection to each other replica: a frame each, and one for its answer.
 
-A request for each would cost both replicas as much as the push itself.
+With a request for each, three replicas took a tenth more CPU at 600 pushes a second (docs/scale.md).
 """
 
 from __future__ import annotations
