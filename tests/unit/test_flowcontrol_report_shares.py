@@ -17,6 +17,7 @@ from visibility_api.flowcontrol.report_shares import (
     POD,
     PUSH_MS,
     PUSHES,
+    SHARE_MS_PER_S,
     UNIT_MS,
     Budget,
     Budgets,
@@ -150,7 +151,7 @@ async def turns_of_pushes(namespaces: str, *, size_bytes: int, ms: float) -> lis
     async def push(namespace: str) -> None:
         await turns.wait(namespace, size_bytes)
         parsed.setdefault(number, []).append(namespace)
-        turns.spend(ms)
+        turns.spend(namespace, ms)
 
     async def count() -> None:
         nonlocal number
@@ -168,7 +169,7 @@ async def turns_of_pushes(namespaces: str, *, size_bytes: int, ms: float) -> lis
 
 async def test_in_one_turn_of_the_loop_little_is_parsed_and_namespaces_take_turns() -> None:
     parsed = await turns_of_pushes("aaaaaaaabc", size_bytes=65_536, ms=1.5)
-    assert parsed[:4] == [["a"], ["a"], ["b"], ["c"]]
+    assert parsed[:4] == [["a"], ["b"], ["c"], ["a"]]
     assert {len(turn) for turn in parsed} == {1}
 
 
@@ -180,9 +181,27 @@ async def test_small_pushes_that_wait_are_parsed_several_in_a_turn() -> None:
 
 async def test_a_push_that_is_given_up_keeps_no_other_waiting() -> None:
     turns = LoopTurns()
-    turns.spend(1.5)
+    turns.spend("a", 1.5)
     gone = asyncio.create_task(turns.wait("a", 0))
     waiting = asyncio.create_task(turns.wait("a", 0))
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait_for(waiting, 1.0)
+
+
+async def test_a_namespace_has_its_share_of_the_loop_and_keeps_no_other_waiting() -> None:
+    turns, loop = LoopTurns(), asyncio.get_running_loop()
+    began, parsed = loop.time(), list[str]()
+
+    async def push(namespace: str) -> None:
+        await turns.wait(namespace, 65_536)
+        parsed.append(namespace)
+        turns.spend(namespace, 8.0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(6):
+            group.create_task(push("a"))
+        await asyncio.sleep(0)
+        group.create_task(push("b"))
+    assert parsed[:2] == ["a", "b"]
+    assert loop.time() - began > 0.001 * 5 * 8.0 / (SHARE_MS_PER_S / 1000) - 0.005

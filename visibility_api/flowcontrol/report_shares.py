@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -19,6 +20,7 @@ UNIT_MS = 0.02  # in which time is counted
 # answer. 64 KiB take a quarter of a millisecond more.
 PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
 TURN_MS = 1.0  # in one turn of the event loop; the report that exceeds it is the last
+SHARE_MS_PER_S = 400.0  # of a namespace, however much its budgets have saved up
 # What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
 # bodies take besides.
 USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 5.0, 1.0 / 65_536
@@ -155,45 +157,66 @@ def expected_ms(size_bytes: int, least_ms: float) -> float:
 
 
 class LoopTurns:
-    """In one turn of the event loop reports worth `TURN_MS` are parsed. Namespaces take turns."""
+    """In one turn of the event loop reports worth `TURN_MS` are parsed. Namespaces take turns, and each has a
+    share of the time, also while it uses up its burst: what others ask for passes through a dozen turns, and
+    each would wait for one report."""
 
     def __init__(self) -> None:
         self._spent_ms = 0.0  # in this turn, and a little in those before
         # By namespace, the next to be served first: who waits, and how long its report is expected to take.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
-        self._is_due = False  # the next turn is scheduled
+        self._until: LRUCache[str, float] = LRUCache(MAX_BUCKETS)  # when a namespace's share has paid for it
+        self._due: asyncio.Handle | None = None
+        self._due_at = math.inf  # when the next turn is due
 
     async def wait(self, namespace: str, size_bytes: int) -> None:
-        """Returns when a report may be parsed: at once when none waits and this turn has time left."""
-        if self._spent_ms < TURN_MS and not self._queues:
+        """Returns when a report may be parsed: at once when none waits, this turn has time left and the
+        namespace's share has, too."""
+        now = time.monotonic()
+        until = self._until.get(namespace, 0.0)
+        has_share = until - now < TURN_MS / SHARE_MS_PER_S
+        if has_share and self._spent_ms < TURN_MS and not self._queues:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(namespace, deque()).append((turn, expected_ms(size_bytes, USUAL_MS)))
-        self._schedule()
+        self._schedule(now, until)
         await turn
 
-    def spend(self, ms: float) -> None:
+    def spend(self, namespace: str, ms: float) -> None:
+        """A report of this namespace took so much of the event loop's time."""
+        now = time.monotonic()
+        self._until[namespace] = max(self._until.get(namespace, 0.0), now) + ms / SHARE_MS_PER_S
         self._spent_ms += ms
         if self._spent_ms > TURN_MS / 4:  # not a timer for each small one
-            self._schedule()
+            self._schedule(now, now)
 
-    def _schedule(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._begin)
+    def _schedule(self, now: float, at: float) -> None:
+        if at >= self._due_at:
+            return
+        if self._due is not None:
+            self._due.cancel()
+        loop = asyncio.get_running_loop()
+        self._due = loop.call_later(at - now, self._begin) if at > now else loop.call_soon(self._begin)
+        self._due_at = at
 
     def _begin(self) -> None:
         """A new turn: the reports that waited longest of the namespaces in turn, as many as fit."""
-        self._is_due, self._spent_ms = False, 0.0
-        left_ms = TURN_MS
-        while self._queues and left_ms > 0:
-            namespace = next(iter(self._queues))
+        now, left_ms, next_at = time.monotonic(), TURN_MS, math.inf
+        self._due, self._due_at, self._spent_ms = None, math.inf, 0.0
+        ready = deque(self._queues)
+        while ready and left_ms > 0:
+            namespace = ready.popleft()
+            until = self._until.get(namespace, 0.0)
+            if until > now:
+                next_at = min(next_at, until)
+                continue
             queue = self._queues.pop(namespace)
             turn, takes_ms = queue.popleft()
             if queue:
                 self._queues[namespace] = queue
+                ready.append(namespace)
             if not turn.done():  # else its client has gone
                 turn.set_result(None)
                 left_ms -= takes_ms
         if self._queues:
-            self._schedule()
+            self._schedule(now, now if ready else next_at)

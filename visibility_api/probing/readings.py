@@ -55,7 +55,7 @@ class Readings:
         most that it may take is the node's fault."""
         ms = min(1000 * (time.perf_counter() - began), expected_ms(size_bytes, MOST_MS))
         self._budgets.charge_probed(ref.namespace, ref.uid, ms)
-        self._turns.spend(ms)
+        self._turns.spend(ref.namespace, ms)
 
 
 def _in_one_step(parse: Callable[[], T]) -> Generator[None, None, T]:

@@ -132,7 +132,7 @@ class PushEndpoint:
         fault, which was busy, not the pod's."""
         ms = min(1000 * (time.perf_counter() - began), most_ms)
         grant.shares.charge(ms)
-        self._turns.spend(ms)
+        self._turns.spend(grant.target.namespace, ms)
 
     def _observe(
         self, job: TrainingJob, grant: Grant, report: Progress | None, *, is_counted: bool = False
