@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from msgspec.structs import replace
 from tests.jobs import T0
 from tests.unit.test_job_metrics import full
 from visibility_api.job_metrics.exposition import JobMetricsSource
-from visibility_api.job_metrics.otlp import BATCH_JOBS, Collector, OtlpPush, Post, RefusedPush
-from visibility_api.jobs.job import ProbeHints
+from visibility_api.job_metrics.families import MAX_PODS, Pods
+from visibility_api.job_metrics.otlp import BATCH_POINTS, Collector, OtlpPush, Post, RefusedPush
+from visibility_api.jobs.job import ProbeHints, TrainingJob
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.store.memory import MemoryStore
 
@@ -26,7 +28,13 @@ VECTOR = Path(__file__).parents[1] / "vectors/otlp-metrics.json"
 TRACED = ProbeHints(traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 
 
-def pusher(post: Post, *documents: JobProgress, is_owner: bool = True, interval_s: float = 60) -> OtlpPush:
+def pusher(
+    post: Post,
+    *documents: JobProgress,
+    is_owner: bool = True,
+    interval_s: float = 60,
+    pods: Callable[[TrainingJob], Pods] = lambda _job: (),
+) -> OtlpPush:
     store = MemoryStore(base_revision=1)
     for each in documents:
         store.put(each)
@@ -36,6 +44,7 @@ def pusher(post: Post, *documents: JobProgress, is_owner: bool = True, interval_
         metrics=frozenset(("loss", "accuracy")),
         kinds=lambda: {"trainjobs": "TrainJob"},
         is_owner=lambda: is_owner,
+        pods=pods,
     )
     return OtlpPush(source, post, interval_s=interval_s, now_ns=lambda: int(T0.timestamp() + 3600) * 10**9)
 
@@ -84,14 +93,39 @@ def test_a_job_is_pushed_with_kubeflows_attributes_and_its_trace() -> None:
     assert metrics_of(request)["trainjob_attempts_total"]["sum"]["isMonotonic"]
 
 
-def test_a_job_without_a_trace_has_no_exemplars_and_many_jobs_are_several_requests() -> None:
-    kept = Kept()
-    jobs = [replace(traced(str(number)), job=replace(traced(str(number)).job, hints=ProbeHints()))
-            for number in range(BATCH_JOBS + 1)]  # fmt: skip
-    asyncio.run(pusher(kept, *jobs).push())
-    points = [metrics_of(each)["trainjob_step"]["gauge"]["dataPoints"] for each in kept.requests]
-    assert [len(each) for each in points] == [BATCH_JOBS, 1]
-    assert "exemplars" not in points[0][0]
+def test_a_job_without_a_trace_has_no_exemplars() -> None:
+    kept, job = Kept(), traced()
+    asyncio.run(pusher(kept, replace(job, job=replace(job.job, hints=ProbeHints()))).push())
+    (point,) = metrics_of(kept.requests[0])["trainjob_step"]["gauge"]["dataPoints"]
+    assert "exemplars" not in point
+
+
+def test_jobs_of_many_pods_are_several_requests_between_which_others_have_their_turn() -> None:
+    kept, turn, turns = Kept(), 0, list[int]()
+
+    def pods(_job: TrainingJob) -> Pods:
+        turns.append(turn)
+        return [(f"node-{number}", "n1") for number in range(MAX_PODS)]
+
+    async def push() -> None:
+        async def count() -> None:
+            nonlocal turn
+            while True:
+                await asyncio.sleep(0)
+                turn += 1
+
+        counting = asyncio.create_task(count())
+        await pusher(kept, *(traced(str(number)) for number in range(12)), pods=pods).push()
+        counting.cancel()
+
+    asyncio.run(push())
+    sizes = [
+        sum(len((each.get("gauge") or each["sum"])["dataPoints"]) for each in metrics_of(request).values())
+        for request in kept.requests
+    ]
+    assert sum(sizes) > 12 * MAX_PODS
+    assert max(sizes) < BATCH_POINTS + 2 * MAX_PODS
+    assert len(set(turns)) > 6
 
 
 def test_a_replica_that_does_not_own_the_jobs_pushes_nothing() -> None:

@@ -20,6 +20,7 @@ import structlog
 
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.history.job_history import JobHistory
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
@@ -50,7 +51,6 @@ ROUND_S = 1.0
 RETRY_S = 30.0  # while the archive cannot be used
 PRUNE_S = 3600.0
 AT_ONCE = 100  # jobs of one round
-SLICE = 500  # objects, between which other tasks run
 LOGS_AT_ONCE, LOGS_S = 8, 10.0  # of one round: a node that is slow holds up no record
 EVENTS_S = 10.0  # of one round, after which records are written without Events
 # Of the time that a namespace's index is read and made anew; between two rounds it waits for the rest.
@@ -187,9 +187,7 @@ class Keeper:
         """One namespace, by name and uid."""
         days: dict[Place, list[Found]] = {}
         for prefix in (LOGS, RECORDS, INDEX):  # an index last, so that what it names can be found until then
-            for number, found in enumerate(await self._bucket.objects(prefix + namespace)):
-                if number % SLICE == 0:
-                    await asyncio.sleep(0)
+            async for found in in_slices(await self._bucket.objects(prefix + namespace)):
                 if (place := place_of(found.path)) is not None:
                     days.setdefault(place, []).append(found)
         oldest_kept = datetime.now(UTC) - self._retention.age

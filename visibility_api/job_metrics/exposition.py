@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.jobs.observation import Addition
 from visibility_api.jobs.saved_account import UNREADABLE_ACCOUNT, load_account
@@ -25,7 +26,7 @@ from visibility_api.store.memory import MemoryStore
 from .families import FAMILIES, LEFT_OUT, Family, Pods, Shown, quote
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-AT_ONCE = 32  # jobs that are rendered, in a millisecond, before others have their turn
+RENDER_S = 0.001  # so long jobs are rendered before others have their turn
 PIECE_JOBS = 512  # of one metric, in one piece of the answer
 
 _encode = msgspec.json.Encoder().encode  # numbers, in a quarter of the time that str() takes
@@ -82,7 +83,7 @@ class JobMetrics:
         kinds = source.kinds()
         chosen, left_out = choose(source.store.list(frozenset(kinds)).entries, source.most)
         shown: dict[JobRef, _Kept] = {}
-        for place, entry in enumerate(chosen, start=1):
+        async for entry in in_slices(chosen, RENDER_S):
             ref = entry.document.job.ref
             pods = source.pods(entry.document.job)
             kept = self._kept.get(ref)
@@ -90,8 +91,6 @@ class JobMetrics:
                 kept = _begin(Shown(entry.document, pods, {}, source.metrics), kinds[ref.resource])
             _update(kept, entry.document, pods)
             shown[ref] = kept
-            if place % AT_ONCE == 0:
-                await asyncio.sleep(0)
         self._kept = shown
         for kept in shown.values():
             kept.scraped = kept.job.seconds

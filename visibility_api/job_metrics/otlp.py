@@ -22,18 +22,18 @@ import structlog
 
 from visibility_api import __version__
 from visibility_api.errors.text import describe_fault
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 
-from .exposition import JobMetricsSource, choose, grow
+from .exposition import RENDER_S, JobMetricsSource, choose, grow
 from .families import FAMILIES, Family, Shown
 
 log = structlog.get_logger("visibility.otlp")
 
-BATCH_JOBS = 64  # of one request: a megabyte, compressed to a twentieth
+BATCH_POINTS = 4000  # of one request: a megabyte, compressed to a twentieth. A job has 2,000 at most
 TIMEOUT_S = 10.0
 MAX_HEADERS_BYTES = 16 * 1024
-AT_ONCE = 16  # jobs that are encoded before others have their turn
 PATH = "/v1/metrics"  # OTLP's own
 CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
 
@@ -116,14 +116,15 @@ class OtlpPush:
         kinds = source.kinds()
         chosen, _ = choose(source.store.list(frozenset(kinds)).entries, source.most)
         seconds, self._seconds = self._seconds, {}
-        for start in range(0, len(chosen), BATCH_JOBS):
-            points: dict[str, list[bytes]] = {}
-            for place, entry in enumerate(chosen[start : start + BATCH_JOBS], start=1):
-                ref = entry.document.job.ref
-                self._seconds[ref] = grow(seconds.get(ref, {}), entry.document)
-                self._add(points, entry.document, kinds[ref.resource])
-                if place % AT_ONCE == 0:
-                    await asyncio.sleep(0)
+        points = dict[str, list[bytes]]()
+        async for entry in in_slices(chosen, RENDER_S):
+            ref = entry.document.job.ref
+            self._seconds[ref] = grow(seconds.get(ref, {}), entry.document)
+            self._add(points, entry.document, kinds[ref.resource])
+            if sum(map(len, points.values())) >= BATCH_POINTS:
+                await self._post(await asyncio.to_thread(encode, points))
+                points = {}
+        if points:
             await self._post(await asyncio.to_thread(encode, points))
 
     def _add(self, points: dict[str, list[bytes]], document: JobProgress, kind: str) -> None:

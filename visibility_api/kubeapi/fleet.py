@@ -5,7 +5,6 @@ Access and selectors are those of the list. docs/goodput.md describes it, decisi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 import msgspec
 
 from visibility_api.errors.status import BadRequest
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.goodput import sums_until
 from visibility_api.jobs.job import Phase
 from visibility_api.jobs.ledger import Seconds, none
@@ -33,7 +33,7 @@ LABEL = "label:"
 QUEUE = "kueue.x-k8s.io/queue-name"
 MAX_GROUPS = 10  # an answer of so many is under 10 KiB
 MAX_NAME_CHARACTERS = 63  # a label's value, or a namespace
-AT_ONCE = 32  # jobs that are summed, in a millisecond, before others have their turn
+SUM_S = 0.001  # so long jobs are summed before others have their turn
 
 Window = Literal["whole", "hour", "day"]
 
@@ -93,25 +93,19 @@ async def encode_sums(page: Page, by: str, window: Window, kinds: Mapping[str, s
     """The answer. `kinds`: of jobs, by resource."""
     groups, total = dict[str, _Sums](), _Sums()
     name_of, until = _namer(by, kinds), now.timestamp()
-    for place, entry in enumerate(page.entries, start=1):
+    async for entry in in_slices(page.entries, SUM_S):
         document = entry.document
         is_over = document.phase.is_final
         seconds = sums_until(document.goodput, until, window, is_over=is_over)
         groups.setdefault(name_of(entry), _Sums()).add(document, seconds)
-        if place % AT_ONCE == 0:
-            await asyncio.sleep(0)
     weighed = list[tuple[tuple[float, float, int], str]]()
-    for place, (name, sums) in enumerate(groups.items(), start=1):
+    async for name, sums in in_slices(groups.items(), SUM_S):
         total.join(sums)
         weighed.append((sums.weight, name))
-        if place % AT_ONCE == 0:
-            await asyncio.sleep(0)
     ranked = [(name, groups.pop(name)) for _, name in nlargest(MAX_GROUPS, weighed)]
     others = _Sums()
-    for place, sums in enumerate(groups.values(), start=1):
+    async for sums in in_slices(groups.values(), SUM_S):
         others.join(sums)
-        if place % AT_ONCE == 0:
-            await asyncio.sleep(0)
     found: dict[str, Any] = {
         "kind": v1alpha1.TrainingJobSums.__name__,
         "apiVersion": GROUP_VERSION,

@@ -16,6 +16,7 @@ import structlog
 
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.fair_queue import FairQueue
+from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kube.errors import ApiError
@@ -33,7 +34,6 @@ JOBS_AT_A_TIME = 4
 APART_S = 0.25  # between two pods of a job: 16 pods a second in all
 WITHIN_S = 600.0  # of one job
 MAX_SOON = 1000  # jobs
-SLICE = 500  # jobs, between which the others of this process have their turn
 
 
 class WorkReads:
@@ -82,9 +82,7 @@ class WorkReads:
     async def _line_up_round(self, tick: int) -> None:
         """Those whose turn it is; one that waits since an earlier round keeps its place."""
         number = tick // int(ROUND_S / SOON_S)
-        for at, ref in enumerate(self._jobs()):
-            if at % SLICE == 0:
-                await asyncio.sleep(0)
+        async for ref in in_slices(self._jobs()):
             apart = self._rounds_apart(ref)
             if apart and (number + crc32(ref.uid.encode())) % apart == 0:
                 self._line_up(ref)
