@@ -37,6 +37,7 @@ from visibility_api.kinds import Kinds
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.watch import Watch
 from visibility_api.kubeapi.record_encoding import encode_log, encode_record
+from visibility_api.models.sources import PASSIVE
 from visibility_api.probing.causes import FailureLogs
 from visibility_api.probing.exec_source import ExecSource
 from visibility_api.probing.http_source import HttpSource
@@ -269,7 +270,7 @@ def build_term(
         interval_s=interval_s,
         concurrency=settings.probe_concurrency,
         deadline_s=settings.probe_timeout.total_seconds() + SOURCE_GRACE_S,
-        passive=[source for source in ("push", "status") if source in sources],
+        passive=PASSIVE.intersection(sources),
         on_probe=metrics.count_probe,
         readings=readings,
     )

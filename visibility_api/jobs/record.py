@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from visibility_api.diagnosis.result import Diagnosis
 from visibility_api.errors.text import harmless
 from visibility_api.history.job_history import JobHistory
+from visibility_api.models.sources import PASSIVE
 from visibility_api.reports.document import Progress, Refused
 from visibility_api.reports.fields import MAX_INTEGER
 
@@ -127,7 +128,7 @@ class Record(State, kw_only=True):
     @property
     def failure(self) -> Refused | None:
         """Why the last probe brought no report; None when that does not matter."""
-        if self.refused is not None and self.source in ("push", "status") and self.is_current:
+        if self.refused is not None and self.source in PASSIVE and self.is_current:
             return None  # of another source: this one is not probed
         return self.refused
 

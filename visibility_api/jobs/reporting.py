@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from visibility_api.models.sources import PASSIVE
+
 from .job import Phase, TrainingJob
 from .record import FRESH_AT_LEAST_S, Record
 from .summary import NOT_RUNNING
@@ -74,7 +76,7 @@ def _reporting_plainly(record: Record) -> Found:
     if not rank0.is_running:
         why = f" ({rank0.waiting_reason})" if rank0.waiting_reason else ""
         return "False", NOT_RUNNING, f"Container {rank0.container_name} is not running{why}."
-    if (source := record.job.hints.source) in ("push", "status"):
+    if (source := record.job.hints.source) in PASSIVE:
         message = (
             f"No report has come yet; the job's source annotation says {source}, so rank 0 is not probed. "
             "Let the job report, or remove the annotation."

@@ -14,16 +14,18 @@ class SourceType:
     is_optional: bool = True  # switched on by --sources; may be named in the annotation `source`
     # Its reports contain what is new, or what Kubeflow's form has room for: the rest is kept from others.
     is_partial: bool = False
+    is_passive: bool = False  # brings its reports by itself: it is not probed
 
 
 SOURCE_TYPES = (
     SourceType(name="exec", meaning="a file in the container"),
     SourceType(name="http", meaning="a port of the pod"),
     SourceType(name="logs", meaning="what the container prints", is_partial=True),
-    SourceType(name="push", meaning="sent by the pod", is_partial=True),
-    SourceType(name="status", meaning="the job's own status", is_partial=True),
+    SourceType(name="push", meaning="sent by the pod", is_partial=True, is_passive=True),
+    SourceType(name="status", meaning="the job's own status", is_partial=True, is_passive=True),
     SourceType(name="termination", meaning="the container's termination message", is_optional=False),
 )
 SOURCES = tuple(each.name for each in SOURCE_TYPES if each.is_optional)
 MEANINGS = ", ".join(f"{each.name} ({each.meaning})" for each in SOURCE_TYPES)
 PARTIAL = frozenset(each.name for each in SOURCE_TYPES if each.is_partial)
+PASSIVE = frozenset(each.name for each in SOURCE_TYPES if each.is_passive)

@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from visibility_api.jobs.job import Rank0, TrainingJob
 from visibility_api.jobs.merge import NO_PROGRESS_IN_LOG
+from visibility_api.models.sources import PASSIVE
 from visibility_api.reports.document import Outcome, Progress, Refused, RetryClass
 
 SOURCE_ANNOTATION = "annotation visibility.trainer.kubeflow.org/source"
-PASSIVE = frozenset({"push", "status"})  # bring their reports by themselves
 MAX_FAILURES = 3  # in a row, of a source that has brought a report before
 REOPEN_S = 3600.0  # sources that failed for good are tried again, in case it was not for good
 RIGHT_REOPEN_S = 300.0  # …and sooner where a right was missing: it may be granted at any time
