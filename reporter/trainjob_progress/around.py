@@ -21,7 +21,6 @@ class Around(Reporter):
 
     __slots__ = ("_before", "_begun", "_counted", "_done", "_failed_one", "_inside", "_names")
     stands_for_loop = True
-    _changed = ("_begun", "_counted", "_done", "_failed_one", "_inside")
 
     def __init__(self, run: LiveRun, loop: Optional[Loop], rounds: Optional[float] = None) -> None:
         """`rounds`: planned by the block that it is in."""

@@ -44,6 +44,7 @@ def begin(
     without_push: bool = False,
     is_quiet: bool = False,
     goes_on: bool = False,
+    is_sample: bool = False,
     doubts: Optional[Mapping[str, str]] = None,
     name: object = None,
     best: Optional[Mapping[str, Extreme]] = None,
@@ -53,6 +54,7 @@ def begin(
 
     `without_push`: somebody else pushes already. `is_quiet`: no warning when it replaces one that was not
     finished: a framework tries again. `goes_on`: a loop that was begun before; `place`: where, in the code.
+    `is_sample`: perhaps; `settle` follows when it is none.
     `doubts`: what is to be said of other arguments. A wrong one is named in one warning, with what is used in
     its place.
     """
@@ -78,28 +80,24 @@ def begin(
         reporter._total_epochs = to_amount(total_epochs)
         reporter._name = name if name is None or isinstance(name, str) else show(name)
         reporter._flow = Flow()
-        place = place or find_place()
-        loops = find_loops() if reporter._is_loop or total_steps is None else []
-        around = loops if reporter._is_loop and not goes_on else []
+        reporter._place = place or find_place()
+        reporter._loops = loops = find_loops() if reporter._is_loop or total_steps is None else []
+        reporter._is_sample = True
         turn = _turns.setdefault(os.getpid(), threading.RLock())
         is_alone_here = turn.acquire(timeout=TURN_S)
         try:
             _end_left()
             run = _find_run(reporter, loops, is_quiet=is_quiet) if sinks is None else None
-            if run is not None and run.levels:
-                _join(reporter, run, place, around)
+            if run is None:
+                _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
             else:
-                if run is not None:
-                    reporter._run, run.levels = run, [reporter]
-                else:
-                    _begin_run(reporter, rank, sinks, bar=bar, without_push=without_push)
-                if around:
-                    outer = Around(reporter._run, _choose(around))  # the run's end is not this loop's
-                    reporter._found = outer._save()
-                    outer._takes_in(reporter, place)
-                    reporter._found_at = outer._step
-                    reporter._run.levels = [outer, reporter]
-            reporter._loops = loops
+                if run.levels:
+                    run.levels[-1]._settle()
+                    reporter._counts = False
+                reporter._run = run
+                run.levels.append(reporter)
+            if not is_sample:
+                settle(reporter, loops if reporter._is_loop and not goes_on else [])
             open_runs.enter(reporter._run)
         finally:
             if is_alone_here:
@@ -223,28 +221,38 @@ def _end_left() -> None:
                 level._close_left()
 
 
-def _join(reporter: Reporter, run: LiveRun, place: object, loops: Sequence[Loop]) -> None:
-    outer = run.levels[-1]
+def settle(reporter: Reporter, loops: Sequence[Loop]) -> None:
+    """It counts from now on. `loops`: of the program, that are around it and not tracked."""
+    run = reporter._run
+    place = run.levels.index(reporter)
+    if place > 0:
+        _join(reporter, run, place, loops)
+    elif loops:
+        outer = Around(run, _choose(loops))  # the run's end is not this loop's
+        outer._takes_in(reporter, reporter._place)
+        run.levels = [outer, *run.levels]
+    reporter._is_sample = False
+
+
+def _join(reporter: Reporter, run: LiveRun, place: int, loops: Sequence[Loop]) -> None:
+    outer = run.levels[place - 1]
     inside = [loop for loop in loops if loop not in outer._loops]
     if inside and not outer._is_loop and _has_room(outer, reporter):
         outer._hand_in(reporter, is_round=True)
         planned = outer._total_epochs
         outer = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
-        run.levels.append(outer)
-    reporter._run, reporter._found = run, outer._save()
+        run.levels.insert(place, outer)
     run.is_through = run.is_announced = False
-    reporter._counts = _does_count(reporter, run, outer, place)
+    reporter._counts = _does_count(reporter, run, outer)
     if reporter._counts:
         outer._hand_in(reporter, is_round=False)
         outer._try_again()
         outer._begin_round()
         if outer._is_loop:
             outer._expect(reporter)
-    reporter._found_at = outer._step
-    run.levels.append(reporter)
 
 
-def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -> bool:
+def _does_count(reporter: Reporter, run: LiveRun, outer: Level) -> bool:
     """Whether the steps of a new, inner reporter are the run's steps."""
     if not outer._counts or any(flow.is_around for _, flow in run.phases):
         return False
@@ -258,7 +266,7 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level, place: object) -
             "a loop or reporter inside a run that counts steps itself: its steps are shown as a message only",
         )
         return False
-    return outer._takes_in(reporter, place) if outer._is_loop else True
+    return outer._takes_in(reporter, reporter._place) if outer._is_loop else True
 
 
 def _has_room(block: Level, reporter: Reporter) -> bool:

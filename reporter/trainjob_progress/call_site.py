@@ -9,6 +9,7 @@ import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from dis import Instruction
     from types import CodeType, FrameType
     from typing import Iterator, Literal, Mapping, Optional, Sequence
 
@@ -83,7 +84,7 @@ def _read_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
     back, before = [], ""
     for instruction, later in zip(instructions, [*instructions[1:], None]):  # noqa: B905 — younger than 3.9
         name, offset, to = instruction.opname, instruction.offset, instruction.argval
-        is_jump = instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
+        is_jump = _is_jump(instruction)
         following[offset] = [to] if is_jump else []
         if later is not None and not name.startswith(_GOING_AWAY):
             following[offset].append(later.offset)
@@ -111,15 +112,27 @@ def _read_loops(code: CodeType, at: int) -> Iterator[tuple[int, int]]:
 def _find_head(code: CodeType, to: int, offset: int, back: Sequence[tuple[int, int]]) -> int:
     """Where a loop begins. The condition of a `while` stands twice: at its end, from where it goes on behind
     the first one, and at its beginning, to where `continue` jumps."""
+    line = _find_line(code, offset)
+    return min((other for other, _ in back if other <= to and _find_line(code, other) == line), default=to)
+
+
+def _is_jump(instruction: Instruction) -> bool:
     import dis
 
-    lines = list(dis.findlinestarts(code))
+    return instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
 
-    def find_line(at: int) -> Optional[int]:
-        return next((line for start, line in reversed(lines) if start <= at), None)
 
-    line = find_line(offset)
-    return min((other for other, _ in back if other <= to and find_line(other) == line), default=to)
+def _find_line(code: CodeType, at: int) -> Optional[int]:
+    import dis
+
+    return next((line for start, line in reversed(list(dis.findlinestarts(code))) if start <= at), None)
+
+
+def _find_lines(code: CodeType, offsets: range) -> range:
+    import dis
+
+    lines = [line for start, line in dis.findlinestarts(code) if start in offsets and line]
+    return range(min(lines, default=0), max(lines, default=0) + 1)
 
 
 def _reach(start: int, following: Mapping[int, Sequence[int]], but: Optional[int] = None) -> set[int]:
@@ -140,10 +153,11 @@ class Home:
     which would keep the function's variables. It reads the code when another loop begins, not before.
     """
 
-    __slots__ = ("_chain", "_loop", "_thread_id", "is_guarded")
+    __slots__ = ("_around", "_chain", "_loop", "_thread_id", "is_guarded")
 
-    def __init__(self, frame: Optional[FrameType]) -> None:
-        """`frame`: the caller of `next`."""
+    def __init__(self, frame: Optional[FrameType], around: Sequence[object] = ()) -> None:
+        """`frame`: the caller of `next`. `around`: loops that are not it, though around that."""
+        self._around = around
         self._thread_id = threading.get_ident()
         self._loop: Optional[tuple[int, CodeType, range, range]] = None
         self.is_guarded = True  # an exception may have left it while its function goes on
@@ -153,6 +167,8 @@ class Home:
             code = frame.f_code
             if not code.co_flags & _GENERATORS and frame.f_globals.get("__package__") != __package__:
                 self._chain.append((id(frame), code, frame.f_lasti))
+            if code.co_name == "<module>":
+                break
             frame = frame.f_back
 
     def is_left(self, flow: Flow) -> bool:
@@ -180,17 +196,23 @@ class Home:
 
         for number, code, at in self._chain:
             found = [] if _is_library(code.co_filename) else list(_find_loops(code, at))
+            found = [one for one in found if (code, one[0]) not in self._around]
             if found:
                 start = max(found)[0]
                 offsets = range(start, max(end for begin, end in found if begin == start) + 1)
-                lines = [line for offset, line in dis.findlinestarts(code) if offset in offsets and line]
-                return number, code, offsets, range(min(lines, default=0), max(lines, default=0) + 1)
+                return number, code, offsets, _find_lines(code, offsets)
         if not self._chain or _is_library(self._chain[0][1].co_filename):
             return None
         number, code, at = self._chain[0]  # outside of all loops: this call alone
         if opcode.opname[code.co_code[at]] == "FOR_ITER":  # but for one that ends with `break`
             return None
-        return number, code, range(at, at + 1), range(0)
+        line = _find_line(code, at)  # or that of a `while`, whose condition stands twice
+        back = [one for one in dis.get_instructions(code) if _is_jump(one) and at < one.argval <= one.offset]
+        end = next((one.offset for one in back if _find_line(code, one.offset) == line), None)
+        if end is None:
+            return number, code, range(at, at + 1), range(0)
+        offsets = range(at, end + 1)
+        return number, code, offsets, _find_lines(code, offsets)
 
 
 def _is_library(path: str) -> bool:
@@ -211,6 +233,13 @@ def _has_handler(code: CodeType, at: int) -> bool:
 def find_loop_code(frame: FrameType) -> Optional[CodeType]:
     """The code whose `for` asks for the next item; None when something else does."""
     return frame.f_code if _find_instruction(frame) == "FOR_ITER" else None
+
+
+def is_by_hand(frame: Optional[FrameType]) -> bool:
+    """Whether `iter` or `next` is called, and no `for` asks, if by way of generators."""
+    while frame is not None and frame.f_code.co_flags & _GENERATORS:
+        frame = frame.f_back
+    return frame is None or _find_instruction(frame).startswith(("CALL", "PRECALL"))
 
 
 def find_way_out(loop: Optional[CodeType]) -> WayOut:

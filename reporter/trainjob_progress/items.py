@@ -7,7 +7,7 @@ from time import monotonic
 
 from . import open_runs, termination
 from .beginning import begin
-from .call_site import Home, find_loop_code, find_way_out
+from .call_site import Home, find_loop_code, find_way_out, is_by_hand
 from .positions import find_position
 from .waits import Meter
 
@@ -60,8 +60,10 @@ class Items(Over[T]):
         self._items: Optional[Iterator[T]] = None
         self._loop: Optional[CodeType] = None  # whose `for` goes over this
         track._is_iterating = True
-        self._outer = _find_outer(track)
-        self._round = None if self._outer is None else self._outer._step  # in which all of this loop runs
+        self._outer: Optional[Level] = None
+        self._round: Optional[int] = None  # of that one, in which all of this loop runs
+        if not track._is_sample:
+            self._settle()
 
     def __reduce__(self) -> Any:
         track = self._track.__reduce__()
@@ -77,8 +79,10 @@ class Items(Over[T]):
         self._track._home = None  # another loop goes on with it: nobody knows which until it begins anew
         return self
 
-    def begin(self) -> None:
+    def begin(self, *, is_by_hand: bool) -> None:
         """Ask what is tracked for its items, when the program asks us."""
+        if not is_by_hand:
+            self._guard(self._settle)
         if self._track._epochs == 0:
             return
         try:
@@ -100,6 +104,8 @@ class Items(Over[T]):
             self._guard(self._go_on)
         if self._is_pending:
             self._is_pending = track._is_in_body = False
+            if track._is_sample:
+                self._guard(self._settle)
             self._count()
         if track._epochs == 0:
             self._is_over = True
@@ -112,7 +118,10 @@ class Items(Over[T]):
                         self._items = self._measure(iter, track._iterable)
                         self._guard(self._go_on_after_fork)
                     caller = sys._getframe(1)
-                    self._loop, track._home = find_loop_code(caller), Home(caller)
+                    around = track._loops if is_by_hand(caller) else ()
+                    self._loop, track._home = find_loop_code(caller), Home(caller, around)
+                    if track._is_sample and not is_by_hand(caller):
+                        self._guard(self._settle)
                     del caller
                     self._is_new = False
                 meter = self._meter
@@ -197,7 +206,7 @@ class Items(Over[T]):
         if track._total_steps is not None and self._raised_at != track._step:
             track._total_steps = track._step  # a len is a guess of some data sets; now it is known
         if self._loop is None:
-            track._by_hand = find_position([track])
+            track._by_hand = track._run, find_position([track])
         self._guard(track._end_loop)
         return False
 
@@ -220,7 +229,11 @@ class Items(Over[T]):
         )  # fmt: skip
         if before.is_over:
             track._run.go_on_from(before)
-        self._outer = _find_outer(track)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._track._settle()
+        self._outer = _find_outer(self._track)
         self._round = None if self._outer is None else self._outer._step
 
     def _leave(self, how: WayOut) -> None:
@@ -239,8 +252,7 @@ class Items(Over[T]):
                 track._run.was_left = track._is_cut = True
             elif termination.is_leaving():
                 (track._run.main or track._run).is_announced = True
-            has_failed = how in ("failed", "unknown")
-            track._close(has_failed=has_failed, is_fault=how == "failed", is_by_hand=self._loop is None)
+            track._close(has_failed=how in ("failed", "unknown"), is_fault=how == "failed")
             track._let_go()
             track._run.hasten()
         except Exception as error:

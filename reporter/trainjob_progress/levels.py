@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     Key = tuple[object, Optional[str]]  # of a loop inside another one: its place in the code, its name
 
 
-_CHANGED = (
-    "_begun_round", "_cut_steps", "_epochs_before", "_extras", "_failed", "_gaps", "_in_a_row",
-    "_initial_step", "_inner", "_inner_done", "_inner_epochs", "_inner_key", "_inner_round",
-    "_inner_rounds", "_is_long", "_is_short", "_more_cut", "_name", "_rounds_before", "_step",
-    "_total_steps", "_without_before",
-)  # fmt: skip
 EVALUATION = None, "evaluation"  # for a key: of loops that do not come in most iterations
 
 
@@ -31,13 +25,11 @@ class Level:
 
     __slots__ = (
         "_begins_at", "_begun_round", "_counts", "_cut_steps", "_epoch", "_epochs_before", "_extras",
-        "_failed", "_flow", "_found", "_found_at", "_gaps", "_in_a_row", "_initial_step", "_inner",
-        "_inner_done", "_inner_epochs", "_inner_key",
-        "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long", "_is_loop",
-        "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage", "_place", "_rounds_before",
-        "_run", "_step", "_total_epochs", "_total_steps", "_without_before",
+        "_failed", "_flow", "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs",
+        "_inner_key", "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long",
+        "_is_loop", "_is_sample", "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage",
+        "_place", "_rounds_before", "_run", "_step", "_total_epochs", "_total_steps", "_without_before",
     )  # fmt: skip
-    _changed: Sequence[str] = ()  # by what begins inside, beside _CHANGED
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet; it may have
     # passed over all of them until now.
@@ -60,6 +52,7 @@ class Level:
         self._percentage: Optional[float] = None
         self._is_loop = False  # its steps are the iterations of a loop, which may hold other loops
         self._counts = True  # for the level around it; if not, only a message is made of it
+        self._is_sample = False  # a loop that was asked for one item at most, and by no `for`
         self._rounds_before: Optional[int] = None  # whose steps nobody has said; None: _initial_step
         self._inner_done = 0  # steps of levels inside that have ended
         self._inner_epochs: float = 0  # the same in epochs
@@ -74,8 +67,6 @@ class Level:
         self._loops: Sequence[object] = ()  # that are around it and not tracked, or that it stands for
         self._place: object = None  # in the code, where it was begun
         self._key: Key = EVALUATION  # what it is to the level around it
-        self._found: dict[str, Any] = {}  # what the level around it was before it
-        self._found_at: Any = None  # the step of that one when it began
         self._extras: dict[Key, int] = {}  # of loops inside that do not count: their steps
         self._failed: Optional[Position] = None  # of `_inner_done`: where the last one ended, if it failed
         self._is_cut = False  # a loop that was left before its end, without an exception
@@ -268,21 +259,8 @@ class Level:
         self._failed = self._cut_steps = None
         self._is_short = self._is_long = False
 
-    def _save(self) -> dict[str, Any]:
-        """What changes when a loop begins inside."""
-        values = {name: getattr(self, name) for name in (*_CHANGED, *self._changed)}
-        return {name: one.copy() if isinstance(one, dict) else one for name, one in values.items()}
-
-    def _withdraw(self) -> bool:
-        """It was no loop: the level around becomes what it was before, unless that has gone on since."""
-        levels = self._run.levels
-        around = levels[levels.index(self) - 1]
-        if around._step != self._found_at:
-            return False
-        del levels[levels.index(self) :]
-        for name, value in self._found.items():
-            setattr(around, name, value)
-        return True
+    def _settle(self) -> None:
+        """It is a loop, and no sample: from now on it counts for the level around."""
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""

@@ -36,6 +36,7 @@ def say(
     """`message`: as it was given. `counted`, `uncounted`: the open levels whose steps are shown, and those
     within. `beside`: the message and the levels of each run beside it."""
     named = [*(level._name for level in counted), message]
+    uncounted = [level for level in uncounted if not level._is_sample]
     if uncounted:
         named.append(_find_name(uncounted, "" if message else "another loop"))
     said = ": ".join(part for part in named if part)

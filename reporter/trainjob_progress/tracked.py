@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from . import termination
 from .around import Around
-from .beginning import begin, retire
+from .beginning import begin, retire, settle
+from .call_site import is_by_hand
 from .items import Items, Over
 from .levels import Level
 from .positions import find_rounds_before
@@ -45,7 +47,8 @@ class Track(Reporter, Over[T]):
         self._epochs = max(self._take_whole("epochs", epochs), 0)
         self._accumulate = self._take_whole("accumulate", accumulate)
         self._began_s = 0.0
-        self._by_hand: Optional[Position] = None  # where a round ended for which no `for` asked
+        # In which run a round ended for which no `for` asked, and where.
+        self._by_hand: Optional[tuple[LiveRun, Position]] = None
         self._first: Optional[int] = initial_step
         self._home: Optional[Home] = None  # the loop that asks for items
         self._is_started = False
@@ -76,7 +79,7 @@ class Track(Reporter, Over[T]):
     def __iter__(self) -> Iterator[T]:
         self._start()
         items = Items(self)
-        items.begin()
+        items.begin(is_by_hand=is_by_hand(sys._getframe(1)))
         return items
 
     def __next__(self) -> T:
@@ -87,6 +90,7 @@ class Track(Reporter, Over[T]):
 
     def __enter__(self) -> Track[T]:
         self._start()
+        self._settle()
         self._is_entered = True
         return self
 
@@ -109,7 +113,6 @@ class Track(Reporter, Over[T]):
 
     def _start(self) -> None:
         self._return()
-        before: Optional[LiveRun] = None
         if self._is_started:
             is_untouched = self._step == self._initial_step
             if self._is_iterating or (is_untouched and self._is_entered):
@@ -121,7 +124,6 @@ class Track(Reporter, Over[T]):
                 self._inner_round, self._is_short, self._is_cut = None, False, False
                 return
             wait_s = self._wait_s  # it has left its run: like another one over the same
-            before = self._run
             super().__init__()
             self._is_loop, self._is_in_body, self._wait_s = True, False, wait_s
         self._is_started = True
@@ -142,14 +144,20 @@ class Track(Reporter, Over[T]):
             steps += done
         begin(
             self, steps, total_epochs=self._epochs, doubts=self._doubts,
-            initial_step=0 if self._first is None else self._first, **self._options,
+            initial_step=0 if self._first is None else self._first, is_sample=True, **self._options,
         )  # fmt: skip
-        around = self._run.levels[0] if self._run.levels else None
-        if self._by_hand is not None and isinstance(around, Around) and before not in (None, self._run):
+
+    def _settle(self) -> None:
+        if not self._is_sample or self not in self._run.levels:
+            return
+        settle(self, self._loops)  # type: ignore[arg-type]
+        by_hand, self._by_hand = self._by_hand, None
+        around = self._run.levels[0]
+        if by_hand is not None and isinstance(around, Around) and by_hand[0] is not self._run:
             # The rounds of a loop that began it outside.
-            around._absorb(self._by_hand, self._key, has_failed=False)
-            self._run.go_on_from(before)
-        self._by_hand = None
+            around._absorb(by_hand[1], self._key, has_failed=False)
+            self._run.go_on_from(by_hand[0])
+        done = to_count(self._first) or 0
         if done and self in self._run.levels[1:] and self._counts:
             self._hand_on(done)
 
@@ -192,9 +200,8 @@ class Track(Reporter, Over[T]):
     def _is_left(self) -> bool:  # type: ignore[override]
         return self._home is not None and self._home.is_left(self._flow)
 
-    def _close(self, *, has_failed: bool = False, is_fault: bool = False, is_by_hand: bool = False) -> None:
-        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so.
-        `is_by_hand`: no `for` had asked for its items. Where that was one, as a sample, it was no loop."""
+    def _close(self, *, has_failed: bool = False, is_fault: bool = False) -> None:
+        """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
         self._is_iterating = self._is_in_body = False
         self._items = self._home = None
         if has_failed:
@@ -203,8 +210,9 @@ class Track(Reporter, Over[T]):
         if self._is_entered or self not in self._run.levels:
             return
         if self._run.levels[0] is not self:
-            is_sample = is_by_hand and self._step == self._initial_step and self._inner is None
-            if not (is_sample and self._withdraw()):
+            if self._is_sample:
+                self._run.levels.remove(self)
+            else:
                 self._leave(has_failed=has_failed)
         elif self._run.main is not None:
             self._run.finish(None, 0)

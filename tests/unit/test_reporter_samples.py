@@ -72,6 +72,37 @@ def sample_that_is_kept(loader: Any) -> None:
     del kept
 
 
+def sample_that_is_kept_in_each_epoch(loader: Any) -> None:
+    for _ in track(range(2)):
+        kept = iter(track(LOADER))
+        next(kept)
+        for _ in loader():
+            pass
+
+
+def sample_that_is_kept_in_each_epoch_that_is_not_tracked(loader: Any) -> None:
+    for _ in range(2):
+        kept = iter(track(LOADER))
+        next(kept)
+        for _ in loader():
+            pass
+
+
+def sample_by_way_of_generators(loader: Any) -> None:
+    def give() -> Any:
+        for item in track(LOADER):
+            yield item + 1
+
+    def give_on() -> Any:
+        yield from give()
+
+    for _ in track(range(2)):
+        next(give())
+        next(give_on())
+        for _ in loader():
+            pass
+
+
 def sample_of_another_loader(loader: Any) -> None:
     for _ in track(range(2)):
         next(iter(track(range(3))))
@@ -90,6 +121,9 @@ def sample_of_another_loader(loader: Any) -> None:
         sample_in_a_block,
         sample_of_a_resumed_training,
         sample_that_is_kept,
+        sample_that_is_kept_in_each_epoch,
+        sample_that_is_kept_in_each_epoch_that_is_not_tracked,
+        sample_by_way_of_generators,
         sample_of_another_loader,
     ],
 )

@@ -572,6 +572,18 @@ for epoch in track(range(3)):
         except StopIteration: break
         if item == 3: break
 """: ("", ("finished", 12, 12, 3)),
+    # By hand, in the condition of a `while`, which stands twice.
+    """
+epochs = iter(track(range(3)))
+while next(epochs, None) is not None:
+    for item in track(range(4)): pass
+""": ("", ("finished", 12, 12, 3)),
+    """
+items = iter(track(range(12)))
+while (item := next(items, None)) is not None:
+    if item % 5 == 4:
+        for each in track(range(3)): pass
+""": ("", ("finished", 12, 12, 1)),
 }  # fmt: skip
 
 SCRIPT = f"""
