@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import beginning, live_run, marks, open_runs
+from . import beginning, live_run, marks, open_runs, run_state
 from .beginning import begin
 from .reporter import Reporter
 from .tracked import Track
@@ -143,7 +143,7 @@ def track(
 def abandon_all() -> None:
     """Leave every run as it stands: for tests, which share a process."""
     live_run.earlier = (0, ())
-    live_run.lost.clear()
+    run_state.lost.clear()
     marks.forget()
     open_runs.abandon(open_runs.runs)
     beginning.newest = None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.jobs import JOB, RANK0, REF, T0
-from trainjob_progress import Reporter, document, live_run
+from trainjob_progress import Reporter, document, published_run, run_state
 from trainjob_progress.document import Snapshot, encode, prepare
 from trainjob_progress.extremes import MAX_EXACT, MAX_SAMPLES
 from trainjob_progress.live_run import LiveRun
@@ -42,7 +42,8 @@ class Training:
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(document, "time", clock)
         self.patch.setattr(document, "_ahead_s", -math.inf)
-        self.patch.setattr(live_run, "time", clock)
+        self.patch.setattr(published_run, "time", clock)
+        self.patch.setattr(run_state, "time", clock)
         self.run = LiveRun()
         self.run.values = {}
         self.reporter = self.open()

@@ -18,8 +18,8 @@ from trainjob_progress import (
     document,
     evaluating,
     items,
-    live_run,
     marks,
+    published_run,
     report,
     restoring,
     track,
@@ -106,12 +106,12 @@ def test_opening_a_section_is_progress_and_nothing_later_in_it_is() -> None:
     run.due = False  # the section begins before anybody asks
     with r.evaluating():
         run._latest()
-        run._due_since_s -= 2 * live_run.PATIENCE_S
+        run._due_since_s -= 2 * published_run.PATIENCE_S
         shown = run._latest()
         assert shown is not None
         assert shown.section is not None
         assert shown.timestamp == shown.section[1]
-        run._due_since_s -= 2 * live_run.PATIENCE_S
+        run._due_since_s -= 2 * published_run.PATIENCE_S
         assert run._latest() is shown
 
 
