@@ -32,14 +32,10 @@ class Place(NamedTuple):
         return f"{INDEX}{self.namespace}/{self.namespace_uid}/{self.day}.ndjson.gz"
 
     def record_path(self, uid: str) -> str:
-        return f"{self.records_prefix}{uid}.json.gz"
+        return f"{RECORDS}{self.namespace}/{self.namespace_uid}/{self.day}/{uid}.json.gz"
 
     def log_path(self, uid: str) -> str:
         return f"{LOGS}{self.namespace}/{self.namespace_uid}/{self.day}/{uid}.json.gz"
-
-    @property
-    def records_prefix(self) -> str:
-        return f"{RECORDS}{self.namespace}/{self.namespace_uid}/{self.day}/"
 
 
 def place_of(path: str) -> Place | None:

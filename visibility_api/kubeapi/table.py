@@ -85,10 +85,9 @@ class TableForm:
 
     def _item(self, entry: Entry, now_us: int) -> bytes:
         start, end, completion_us, seen_us, created_us = entry.encoded(self._row_key, self._row)
-        if completion_us is not None and completion_us <= now_us:
-            completion_us = None  # an estimate that has passed is none
         return b"%s%s,%s,%s%s" % (
             start,
+            # An estimate that has passed is none.
             _NULL
             if completion_us is None or completion_us <= now_us
             else _age(_seconds(completion_us - now_us)),
