@@ -18,6 +18,7 @@ from visibility_api.errors.text import describe_fault
 from visibility_api.kinds import BUILT_IN, USERS
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.errors import ClusterError
+from visibility_api.models.sources import SOURCE_TYPES, SourceType
 from visibility_api.settings import Settings
 
 log = structlog.get_logger("visibility.rights")
@@ -63,17 +64,17 @@ class Right:
         }
 
 
-# By what has to be among the arguments of the server. pods/exec is left to each namespace by deploy/default.
+def _rights_of(source: SourceType) -> Iterator[Right]:
+    for each in source.rights:
+        verb, api, resource = each.split()
+        resource, _, below = resource.partition("/")
+        part, is_optional = f"components/source-{source.name}", source.may_lack_rights
+        yield Right(verb, api, resource, part, subresource=below, is_optional=is_optional)
+
+
+# By what has to be among the arguments of the server.
 _SWITCHED_ON = {
-    "--sources=exec": [
-        Right("create", "/api/v1", "pods", "components/source-exec", subresource="exec", is_optional=True)
-    ],
-    "--sources=logs": [Right("get", "/api/v1", "pods", "components/source-logs", subresource="log")],
-    "--sources=push": [
-        Right("get", "/api/v1", "pods", "components/source-push"),
-        Right("get", "/apis/batch/v1", "jobs", "components/source-push"),
-        Right("get", "/apis/jobset.x-k8s.io/v1alpha2", "jobsets", "components/source-push"),
-    ],
+    **{f"--sources={each.name}": [*_rights_of(each)] for each in SOURCE_TYPES},
     "--events=true": [Right("create", "/apis/events.k8s.io/v1", "events", "components/events")],
     "--node-faults=true": [
         Right("get", "/api/v1", "nodes", "components/node-faults"),

@@ -1,4 +1,4 @@
-"""A source that nobody has: four files of the server are all that docs/architecture.md says it needs."""
+"""A source that nobody has: three files of the server are all that docs/architecture.md says it needs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,11 @@ class CarrierSource:
 LINES = {
     "models/sources.py": (
         "SOURCE_TYPES = (\n",
-        'SOURCE_TYPES = (\n    SourceType(name="carrier", meaning="a pigeon of the pod"),\n',
+        'SOURCE_TYPES = (\n    SourceType(name="carrier", meaning="bird", rights=("get /api/v1 nests",)),\n',
     ),
     "ownership.py": (
         '        "http": lambda:',
         '        "carrier": lambda: CarrierSource(_now),\n        "http": lambda:',
-    ),
-    "rights.py": (
-        "_SWITCHED_ON = {\n",
-        '_SWITCHED_ON = {\n    "--sources=carrier": [Right("get", "/api/v1", "pigeons", "birds")],\n',
     ),
 }
 
@@ -90,7 +86,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_source_is_four_files(checkout: Path) -> None:
+def test_a_source_is_three_files(checkout: Path) -> None:
     """Settings, annotations, rights, probing and the published description follow from them."""
     server = checkout / "visibility_api"
     (server / "probing/carrier_source.py").write_text(SOURCE)
@@ -112,6 +108,6 @@ def test_a_source_is_four_files(checkout: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert "get pigeons" in run.stdout
-    assert "carrier (a pigeon of the pod), exec (" in run.stdout
+    assert "get nests" in run.stdout
+    assert "carrier (bird), exec (" in run.stdout
     assert run.stdout.endswith("70 carrier\n")
