@@ -23,6 +23,7 @@ import aiohttp
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
+from . import foreign
 from .credentials import FILES_INTERVAL_S, Credentials, credentials_of
 from .errors import ApiError, ClusterError, Unreachable
 from .responses import MAX_LINE_BYTES, Oversized, describe_error, raise_for_status, read_body, split_lines
@@ -64,13 +65,13 @@ class KubeClient:
         self.clock_ahead_s = 0.0  # ours, of kube-apiserver's, at its last answer to a GET; to a second
         self._session = aiohttp.ClientSession(
             # No limit: the callers limit themselves (probe concurrency, watches).
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=foreign.ForeignConnector() if is_foreign else aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_refuse_redirects,),
             proxy=configuration.proxy or None,
             # Only then: aiohttp looks for proxies in a thread, at every request.
             trust_env=_is_proxied(configuration),
-            read_bufsize=READ_BUFFER_BYTES,
+            read_bufsize=foreign.READ_BUFFER_BYTES if is_foreign else READ_BUFFER_BYTES,
             auto_decompress=not is_foreign,
             headers={"Accept-Encoding": "identity"} if is_foreign else None,
         )

@@ -121,7 +121,7 @@ class Upstreams:
                 down = frozenset(name for name, each in self._watches.items() if each.health.is_down(DOWN_S))
                 changed, self._down = down ^ self._down, down
                 for name in changed:
-                    async for id_ in in_slices({*self._shown[name], *self._recalled.get(name, ())}):
+                    async for id_ in in_slices((*self._shown[name], *self._recalled.get(name, ()))):
                         self._changed(*id_)
 
     async def _list(self, name: str, found: AsyncIterable[ShownJob]) -> None:
@@ -131,11 +131,10 @@ class Upstreams:
             self._change(name, "MODIFIED", job)
             if job.id in jobs:
                 listed.add(job.id)
-        async for id_ in in_slices(jobs.keys() - listed):
-            self._drop(name, id_)
-            self._changed(*id_)
-        async for id_ in in_slices(self._recalled.pop(name, set()) - listed):
-            self._changed(*id_)
+        async for id_ in in_slices((*jobs, *self._recalled.pop(name, ()))):
+            if id_ not in listed:
+                self._drop(name, id_)
+                self._changed(*id_)
 
     def _change(self, name: str, change: str, job: ShownJob) -> None:
         id_ = job.id
