@@ -89,7 +89,7 @@ class _Bar:
 
     __slots__ = (
         "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "heard",
-        "heard_at", "is_doubted", "is_named", "lags", "lasts_s", "name", "shows_loss", "step", "total",
+        "heard_at", "is_doubted", "is_named", "lags", "name", "shows_loss", "step", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, total: int) -> None:
@@ -104,7 +104,6 @@ class _Bar:
         self.before = 0  # steps of the rounds before this one
         self.elapsed_s = 0  # of this round
         self.full_s = 0  # of the round before
-        self.lasts_s = 0  # how long a round takes, as far as is known
         self.has_lines = False  # the training has printed where it stands, while this was drawn
         self.lags = 0  # how many times in a row it was drawn with fewer steps than before
         self.heard = 0  # moments at which positions or losses were printed since it has moved
@@ -133,6 +132,9 @@ class BarReader:
         self._proven: Set[Tuple[str, int]] = set()  # of these, the training's
         self._losses = 0  # how many lines have said one
         self._is_spoken = False  # one did, and no position
+        self._turns = 0  # how often another bar was drawn that may be the training's, and the last one
+        self._drawn: Optional[Tuple[str, int]] = None
+        self._is_unclear = False  # two bars were seen that may be the training's
 
     def copy(self) -> BarReader:
         """One that goes on from here by itself; but what has begun again, has done so for both."""
@@ -162,16 +164,16 @@ class BarReader:
         is_late = is_late and _TRAINING.search(drawing.description) is None
         return self._take(drawing, is_nested=is_nested, is_late=is_late, has_version="v_num=" in line)
 
-    def hear(self, said: Fields, moment: int, *, has_loss: bool) -> bool:
-        """A line has said a position, or a loss. Whether the bar was another thing's, a preparation's: it is
-        at its end, and the line is no summary; or such lines come again and again, and it stands still."""
+    def hear(self, said: Fields, moment: int, *, has_loss: bool, is_trusted: bool) -> bool:
+        """A line has said a position, trusted or not, or a loss. Whether the bar was another thing's, as of a
+        preparation: it is at its end, and the line is no summary; or it stands still for some lines."""
         has_position = not POSITION.isdisjoint(said)
         self._losses += has_loss
         self._is_spoken = self._is_spoken or (has_loss and not has_position)
         bar = self._run
         if bar is None or bar.has_lines or bar.is_doubted or bar.before or self._again:
             return False
-        if bar.step >= bar.total and has_position:
+        if bar.step >= bar.total and has_position and (is_trusted or not bar.is_named):
             metrics = said.get("metrics", ())
             is_summary = "train_runtime" in metrics or (
                 bool(metrics) and all(name.startswith("eval_") for name in metrics)
@@ -185,6 +187,7 @@ class BarReader:
             bar.heard += bar.heard_at != moment
             bar.heard_at = moment
             bar.is_doubted = bar.heard >= MIN_HEARD
+        self._is_unclear = self._is_unclear or bar.is_doubted
         return bar.is_doubted
 
     def _take(self, drawing: Drawing, *, is_nested: bool, is_late: bool, has_version: bool) -> Fields:
@@ -195,6 +198,7 @@ class BarReader:
         if drawing.postfix and (metrics := read_metrics(drawing.postfix)):
             fields["metrics"] = metrics
             shows_loss = any(map(_SHOWS_LOSS.search, metrics))
+        shows_loss = shows_loss or any(_SHOWS_LOSS.search(pair) for pair in _PAIR.findall(description))
         bar = self._run
         if _SIDE_UNIT.search(drawing.pace):
             if bar is None or bar.total != total or bar.step or bar.before:
@@ -213,9 +217,13 @@ class BarReader:
         else:
             is_known = bar is not None and bar.total == total
             is_trainings = is_below or is_known or shows_loss or not self._is_spoken
-        is_trainings = is_trainings and not is_late
-        if not is_trainings and (
-            _EVALUATION_BAR.search(description) or not self._is_proven((name, total), step)
+        is_sure = is_below or shows_loss or _TRAINING.search(description) or _EPOCH.search(description)
+        is_run = bar is not None and (bar.name, bar.total) == (name, total)
+        is_run = is_run and bar is not None and not (bar.is_doubted and bar.step >= bar.total)
+        may_be_outer = is_trainings and not is_late and self._is_unclear and not (is_sure or is_run)
+        if (not is_trainings or is_late or may_be_outer) and (
+            _EVALUATION_BAR.search(description)
+            or not self._is_proven((name, total), step, may_be_outer=may_be_outer)
         ):
             if bar is None or bar.total != total or not 0 < bar.step < step:
                 return {}
@@ -252,18 +260,24 @@ class BarReader:
             return (
                 fields if total == self._epoch_total and not name else {}
             )  # drawn before it was given its name
-        time_s = drawing.elapsed_s, drawing.remaining_s
         is_named = _TRAINING.search(description) is not None
-        fields.update(self._as_run(name, step, total, *time_s, is_named=is_named, shows_loss=shows_loss))
+        fields.update(
+            self._as_run(name, step, total, drawing.elapsed_s, is_named=is_named, shows_loss=shows_loss)
+        )
         return fields
 
-    def _is_proven(self, bar: Tuple[str, int], step: int) -> bool:
-        """Whether losses are printed while a bar of an unknown name moves."""
+    def _is_proven(self, bar: Tuple[str, int], step: int, *, may_be_outer: bool) -> bool:
+        """Whether losses are printed while a bar moves that may be another thing's. Of bars that may all be
+        the training's, the one is that goes on when another one has been drawn."""
+        if may_be_outer and bar != self._drawn:
+            self._turns += 1
+            self._drawn = bar
+        signs = 2 * self._losses + self._turns
         seen = self._strangers.get(bar)
-        if seen is not None and seen[0] < step and seen[1] < self._losses:
+        if seen is not None and 0 < seen[0] < step and seen[1] + 1 < signs:
             self._proven.add(bar)
-        elif len(self._strangers) < MAX_BARS:
-            self._strangers[bar] = step, self._losses
+        if seen is not None or len(self._strangers) < MAX_BARS:
+            self._strangers[bar] = step, signs
         return bar in self._proven
 
     def _as_run(
@@ -272,28 +286,23 @@ class BarReader:
         step: int,
         total: int,
         elapsed_s: int,
-        remaining_s: int,
         *,
         is_named: bool,
         shows_loss: bool,
     ) -> Fields:
-        """Of several bars that follow each other, such as an evaluation's, the one that takes longest stands
-        for the run; a bar of epochs does in any case."""
+        """Of several bars that follow each other, such as an evaluation's, one stands for the run where
+        something says so. A bar of epochs does in any case."""
         bar = self._run
         if bar is not None and bar.total == total and bar.step == bar.before == 0 and not bar.name:
             bar.name = name  # drawn before it was given its name
         if bar is None or bar.total != total or bar.name != name:
             found = _Bar(name, total)
             found.is_named = found.is_named or is_named or shows_loss
-            is_next = is_named and bar is not None and bar.step >= bar.total
-            if bar is None or is_next or (bar.is_doubted and not bar.is_named):
-                is_longer = True
-            elif found.is_named != (bar.is_named or bar.has_lines or bar.heard > 0):
-                is_longer = found.is_named
-            else:
-                is_longer = elapsed_s + remaining_s > bar.lasts_s and not bar.counts_epochs
-            if not is_longer and not found.counts_epochs:
-                return {}
+            if bar is not None and not bar.is_doubted and not found.counts_epochs:
+                is_next = is_named and bar.step >= bar.total
+                is_sure = bar.is_named or bar.has_lines or bar.heard > 0
+                if not is_next and (is_sure or not found.is_named):
+                    return {} if is_sure else self._leave_open(bar, found, step)
             bar = self._run = found
             self._inner = None
             bar.step = step
@@ -303,8 +312,14 @@ class BarReader:
             return {}
         bar.is_named, bar.shows_loss = bar.is_named or shows_loss, bar.shows_loss or shows_loss
         bar.elapsed_s = elapsed_s
-        bar.lasts_s = max(bar.lasts_s, elapsed_s + remaining_s)
         return self._position(bar)
+
+    def _leave_open(self, bar: _Bar, other: _Bar, step: int) -> Fields:
+        """Two may be the training's, and nothing tells which."""
+        self._is_unclear, self._run = True, None
+        self._is_proven((bar.name, bar.total), bar.step, may_be_outer=True)
+        self._is_proven((other.name, other.total), step, may_be_outer=True)
+        return {"step": None, "total_steps": None}
 
     def _follow(self, bar: _Bar, step: int, elapsed_s: int) -> bool:
         """Whether this bar was drawn, and not another process's of the same kind, which is further behind."""

@@ -18,7 +18,7 @@ from typing import Any, Callable, Optional
 from .bars import BarReader, says_loss
 from .drawn import Drawing, find_drawing
 from .forms import FormReader
-from .objects import POSITION, parse_object, read_object
+from .objects import POSITION, Form, parse_object, read_object
 from .pair_lines import Epochs, PairReader
 from .pairs import NUMBER, Metrics, read_entries, read_metrics, to_number
 from .patterns import lazily
@@ -68,6 +68,7 @@ _TIME = lazily(
     r"|^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:[\w.-]{1,64} [\w./-]{1,64}(?:\[\d{1,9}\])?:\s)?"  # syslog's
 )
 _RAY = lazily(r"^\((\w[\w.]{0,64}) pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
+MAX_FORMS = 64  # of lines
 MAX_OTHERS = 20  # lines of others of its name, after which an actor that says nothing is gone
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
@@ -77,6 +78,10 @@ _RECORD = lazily(
     r"|\[[\w.]{1,64}:\d{1,6}\] |[\w=|.-]{1,64}\]:\s"
     r"|(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} )?[\w./]{1,64}\.py:\d{1,6}:?\s(?:-\s)?)?"
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
+)
+_IS_EVALUATION = lazily(  # `--- Evaluation ---`
+    r"^\W{0,32}(?:running\s)?(?:eval|evaluat(?:e|ing|ion)|val|validat(?:e|ing|ion)|test|testing)\W{0,32}$",
+    re.IGNORECASE,
 )
 _OWN_LINE = '{"schemaVersion":'
 _OWN_RECORD = '{"timestamp": "'
@@ -122,9 +127,13 @@ class LineReader:
         self._bars = BarReader(sees_all=sees_all)
         self._known = FormReader()
         self._pairs = PairReader(self._counted)
+        self._standing: dict[str, Optional[float]] = {}  # step and epoch, whatever has said them
+        self._forms: dict[object, dict[str, float]] = {}  # the same, of forms that are not trusted yet
+        self._trusted: set[object] = set()  # forms
         self._said_step: Optional[int] = None  # by a line that is no bar
         self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
         self._moves = 0  # how often one was larger, and how often a loss was said with it
+        self._is_aside = False  # an evaluation has had its headline
         self._is_bar = False  # the line that was read last
         self._speaker = ""  # what Ray put before that line
         self._actor = ""  # the same, of the first actor that said where it stands
@@ -138,31 +147,67 @@ class LineReader:
         self._is_bar, self._speaker = False, ""
         fields = self._read(line, depth)
         if fields:
-            self._pairs.follow(fields)
+            form = fields.pop("form", None)
+            if form is not None and not self._is_trusted(form, fields):
+                said = fields if form.is_plain else {"metrics": fields.get("metrics", {})}
+                return self._hear(said, is_trusted=False)
+            self._standing.update({field: fields[field] for field in POSITION.intersection(fields)})
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
         metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
-            has_loss = metrics is not None and says_loss(metrics)
             if self._sees_all and not self._bars.has_run:
-                self._follow(fields, has_loss=has_loss)
-            speaks = has_loss or not POSITION.isdisjoint(fields)
-            if speaks and self._bars.hear(fields, self.moment, has_loss=has_loss):
-                fields = {"step": None, "total_steps": None, **fields}
+                self._follow(fields)
+            if (gone := self._hear(fields, is_trusted=True)) is not None:
+                fields = {**gone, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
             return fields
         kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}
         fields = {**(fields or {}), "metrics": kept}
         return fields if kept else {name: fields[name] for name in fields if name != "metrics"} or None
 
-    def _follow(self, fields: Fields, *, has_loss: bool) -> None:
+    def _is_trusted(self, form: Form, fields: Fields) -> bool:
+        """Whether a position is the run's. The first one is, if it is plain. Another form has to come twice,
+        with more: what comes once is a setting, a result or something else's."""
+        at = {field: fields[field] for field in POSITION.intersection(fields)}
+        if self._is_aside:  # the training goes on with the form it had
+            rises = all((self._standing.get(field) or 0) < value for field, value in at.items())
+            if form.names not in self._trusted or not rises:
+                return False
+            self._is_aside = False
+        if form.names in self._trusted:
+            return True
+        before = self._forms.get(form.names, {})
+        if before or len(self._forms) < MAX_FORMS:
+            self._forms[form.names] = at
+        is_first = form.is_plain and not any(self._standing.values())
+        rises = (
+            any((before.get(field) or 0) < (value or 0) for field, value in at.items()) if before else False
+        )
+        if (is_first or rises) and not (form.has_words and self._trusted):
+            self._trusted.add(form.names)
+            return True
+        return not form.has_words and all(self._standing.get(field) == value for field, value in at.items())
+
+    def _hear(self, fields: Fields, *, is_trusted: bool) -> Optional[Fields]:
+        """What a line, trusted or not, takes away of what a bar said."""
+        has_loss = says_loss(fields.get("metrics", ()))
+        if not has_loss and POSITION.isdisjoint(fields):
+            return None
+        is_gone = self._bars.hear(fields, self.moment, has_loss=has_loss, is_trusted=is_trusted)
+        if not is_gone:
+            return None
+        self._standing["step"] = None
+        return {"step": None, "total_steps": None}
+
+    def _follow(self, fields: Fields) -> None:
         """A line, and no bar yet, has said where the run is. Half an epoch needs a bar for the rest: of
         Transformers, which draws one beside these lines, on the other stream."""
         said = {field: fields[field] for field in POSITION if type(fields.get(field)) in (int, float)}
         if "step" in said or isinstance(said.get("epoch"), int):
             if 0 not in said.values():  # before the training
                 self._moves += any(self._at.get(field, 0) < said[field] for field in said)
-                self._moves += has_loss
+                self._moves += says_loss(fields.get("metrics", ()))
             self._at = {**self._at, **said}
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:
@@ -181,6 +226,7 @@ class LineReader:
             return self._read_own(self._search, words)
         if not (_MAY_MEAN.search(words) or "/  " in words or words.startswith("E  ")):
             self._repeats = False
+            self._is_aside = len(words) < 64 and _IS_EVALUATION.match(words) is not None
             return None
         if words[0] == "(" and (mark := _RAY.match(words)) is not None:
             if self._is_another_actor(mark):
@@ -237,6 +283,7 @@ class LineReader:
         """A log line of `logging`: by its fields, else by its message."""
         fields = read_object(line) if line.endswith("}") else None
         if fields is not None:
+            fields.pop("form", None)
             self._said_step = fields.get("step", self._said_step)
             return fields or None
         message = (parse_object(line) or {}).get("message")
@@ -247,6 +294,11 @@ class LineReader:
         other = copy(self)
         other._bars, other._known, other._counted = self._bars.copy(), self._known.copy(), copy(self._counted)
         other._pairs = self._pairs.copy(other._counted)
+        other._standing, other._forms, other._trusted = (
+            dict(self._standing),
+            dict(self._forms),
+            set(self._trusted),
+        )
         return other
 
     def find_end(self) -> Optional[tuple[float, int]]:
@@ -330,7 +382,7 @@ class LineReader:
         if not line.endswith("}"):
             return None
         text = (line if line[0] == "{" else _message(line)).strip()
-        return read_object(text, self._pairs.may_be_set) if text.startswith("{") else None
+        return read_object(text) if text.startswith("{") else None
 
     def _read_pairs(self, line: str) -> Optional[Fields]:
         words = own_words(_message(line))  # a rank may stand behind the time, too

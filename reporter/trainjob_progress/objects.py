@@ -6,7 +6,7 @@ Pure. A line may be hostile (`lines`): repetitions that may meet are bounded.
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Iterable, Mapping, NamedTuple, Optional
 
 from .pairs import COUNTS, NUMBER, to_number, to_plain
 from .patterns import lazily
@@ -43,7 +43,7 @@ _RECORD_NAMES = {
 }  # fmt: skip
 # What only a training says: a position beside it is no setting.
 _MEASURED = lazily(
-    r"(?:^|[\W\d_])(?:loss|acc(?:uracy)?|error|rewards?|returns?|score|perplexity|ppl|[mrp]?ae|r?mse|nll|elbo|f1"
+    r"(?:^|[\W\d_])(?:loss|acc(?:uracy)?|rewards?|returns?|score|perplexity|ppl|[mrp]?ae|r?mse|nll|elbo|f1"
     r"|auc|bleu|[wc]er|iou|m?ap)(?![^\W\d_])(?!_(?:scale|weight|coef))",
     re.IGNORECASE,
 )
@@ -59,9 +59,18 @@ _FIELD_OF_DOCUMENT = {
 }
 
 
-def read_object(text: str, may_be_set: Optional[Callable[[Fields, object], bool]] = None) -> Optional[Fields]:
-    """The fields of a report, perhaps none; None when it is no object, or says nothing of progress.
-    `may_be_set`: whether a position may be a setting. None: it is none, whatever stands beside it."""
+class Form(NamedTuple):
+    """How a position was said, by what is no form of a framework: others of the same form are the same
+    thing's."""
+
+    names: object
+    is_plain: bool = False  # a measurement stands beside it, and no text and no unknown word
+    has_words: bool = False  # which are not known
+
+
+def read_object(text: str) -> Optional[Fields]:
+    """The fields of a report, perhaps none; None when it is no object, or says nothing of progress. A
+    position has its `form` beside it, where that is not known to be a training's."""
     values = parse_object(text)
     if not values:
         return None
@@ -81,17 +90,24 @@ def read_object(text: str, may_be_set: Optional[Callable[[Fields, object], bool]
     }
     if is_another_ranks(metrics):
         return {}
-    said = (value for name, value in values.items() if name.lower() in _PARTS)
-    if (aside := next(filter(_is_evaluation, said), None)) is not None:
+    parts = [name if value is True else value for name, value in values.items() if _names_part(name, value)]
+    if (aside := next(filter(_is_evaluation, parts), None)) is not None:
         return {"metrics": _name_aside(metrics, aside)} if speaks_of_progress({"metrics": metrics}) else None
     if are_settings(values, "batch"):
         return {}
     fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
-    has_measurement = any(isinstance(value, float) for value in fields.get("metrics", {}).values())
-    says_more = not has_measurement and any(isinstance(value, str) for value in metrics.values())
-    is_doubted = may_be_set is not None and is_doubtful(fields, fields.get("metrics", ()))
-    if is_doubted and may_be_set is not None and (may_be_set(fields, tuple(values)) or says_more):
-        return {}
+    if not POSITION.isdisjoint(fields):
+        measured = fields.get("metrics", {})
+        is_measured = says_measured(measured)
+        says_more = any(isinstance(value, str) for value in metrics.values())
+        if says_more and not is_measured and not any(isinstance(value, float) for value in measured.values()):
+            return {}
+        is_known = (
+            is_measured and text.startswith("{'") and next(reversed(values)) == "epoch"
+        )  # Hugging Face's
+        if not is_known:
+            is_plain = is_measured and not (says_more or parts or "best" in text)
+            fields["form"] = Form(tuple(values), is_plain)
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 
@@ -115,6 +131,11 @@ def _read_status(status: dict[str, Any]) -> Fields:
         if isinstance(one, dict) and isinstance(one.get("name"), str)
     }
     return {**fields, **with_position(metrics)}
+
+
+def _names_part(name: str, value: object) -> bool:
+    lowered = name.lower()
+    return (isinstance(value, str) and lowered in _PARTS) or (value is True and lowered in _EVALUATIONS)
 
 
 def _is_evaluation(value: object) -> bool:
@@ -154,13 +175,6 @@ def speaks_of_progress(fields: Fields) -> bool:
     if not POSITION.isdisjoint(fields):
         return True
     return any(isinstance(value, float) for value in fields.get("metrics", {}).values())
-
-
-def is_doubtful(fields: Fields, names: Iterable[str]) -> bool:
-    """Whether a position has nothing beside it that only a training says: no plan, and no measurement."""
-    if POSITION.isdisjoint(fields) or "total_steps" in fields or "total_epochs" in fields:
-        return False
-    return not says_measured(names)
 
 
 def says_measured(names: Iterable[str]) -> bool:

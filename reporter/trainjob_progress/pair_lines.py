@@ -10,6 +10,7 @@ from .objects import (
     OF_RUN,
     POSITION,
     Fields,
+    Form,
     are_settings,
     is_another_ranks,
     parse_object,
@@ -20,7 +21,6 @@ from .objects import (
 from .pairs import COUNTS, Metrics, Pair, find_doubted, find_pairs, is_place, to_plain
 from .patterns import lazily
 
-MAX_FORMS = 64  # of lines
 MAX_BESIDE = 2048  # characters; in a longer line all else that is said counts, whatever it is
 _COUNT = r"\d{1,15}"
 _FILLING = lazily(r"[\s|,;()\[\]-]")
@@ -110,22 +110,12 @@ class PairReader:
     def __init__(self, epochs: Epochs) -> None:
         self.epochs = epochs
         self._names_run = False  # steps are named as the run's: others are of something else
-        self._known: dict[str, float] = {}  # step and epoch
-        self._forms: dict[
-            object, dict[str, float]
-        ] = {}  # the same, of lines beside which nothing is measured, or behind unknown words
-        self._words: Optional[str] = None  # before the run's position; "": known ones, or none
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
         other = copy(self)
-        other.epochs, other._known, other._forms = epochs, dict(self._known), dict(self._forms)
+        other.epochs = epochs
         return other
-
-    def follow(self, fields: Fields) -> None:
-        """Another line has said where the run stands."""
-        for field in POSITION.intersection(fields):
-            self._known[field] = fields[field] or 0
 
     def read(self, line: str, *, is_whole: bool = True) -> Optional[Fields]:
         """The fields of a report, perhaps none; None when the line says nothing of progress. `is_whole`: no
@@ -141,7 +131,7 @@ class PairReader:
         if not is_all and not (is_measured and position is not None):
             return None
         words = "" if position is None else _find_words(found, text, position)
-        if words is None or (words and (self._words not in (None, words) or not is_measured)):
+        if words is None or (words and not is_measured):
             return {}
         if not is_all:
             pairs = [pair for pair in pairs if _is_sure(pair)]
@@ -161,15 +151,15 @@ class PairReader:
         if POSITION.isdisjoint(fields):
             is_assigned = not all(pair.sign.isspace() for pair in pairs)
             return fields if is_assigned and speaks_of_progress(fields) else None
-        if words and self._words is None and self.may_be_set(fields, words):
-            return {}
+        names: object = tuple(pair.name for pair in pairs)
         if is_whole and not is_measured:
             left = _leave_out(found, text, position or 0)
-            is_prose = "epoch" not in fields and _PROSE.search(_BESIDE.sub("", left)) is not None
-            if is_prose or self.may_be_set(fields, _DIGITS.sub("0", text)):
+            if "epoch" not in fields and _PROSE.search(_BESIDE.sub("", left)) is not None:
                 return {}  # `Step 2/5 done` of a script
-        self._words = words
-        return fields
+            names = _DIGITS.sub("0", text)
+        is_plain = not words and (is_measured or not is_whole)
+        totals = [pair.total for pair in pairs if pair.total is not None]
+        return {**fields, "form": Form((words or names, *totals), is_plain, bool(words))}
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
         """Totals, and values by name: the first step and the first epoch are where the line stands."""
@@ -200,16 +190,6 @@ class PairReader:
                 values[pair.name] = pair.value
         return totals, {**said, **values}
 
-    def may_be_set(self, fields: Fields, form: object) -> bool:
-        """Whether a position beside which nothing is measured may be a setting: it may, until a line of the
-        same form says a larger one."""
-        at = {field: fields[field] for field in POSITION.intersection(fields)}
-        before = self._forms.get(form, {})
-        if before or len(self._forms) < MAX_FORMS:
-            self._forms[form] = at
-        rises = any(before.get(field, value) < value for field, value in at.items())
-        return not rises and any(self._known.get(field) != value for field, value in at.items())
-
     def _read_both(self, text: str) -> Optional[Fields]:
         """`step 5: {'loss': 0.5}`"""
         at = text.find("{")
@@ -239,12 +219,10 @@ def _find_words(pairs: list[Pair], text: str, position: int) -> Optional[str]:
     """What stands before a position, if that has an unknown word: all there is to tell whose it is. None if
     it is an evaluation's, another rank's or an earlier moment's."""
     before = _BESIDE.sub("", _leave_out([pair for pair in pairs if pair.start < position], text[:position]))
-    if _ASIDE.search(before) or _BEST.search(text, 0, position):
+    if _ASIDE.search(before) or _ANOTHER.search(before) or _BEST.search(text, 0, position):
         return None
     words = _WORD.findall(_TAG.sub("", before).lower())
-    if _BEFORE.issuperset(words):
-        return ""
-    return None if _ANOTHER.search(before) else before
+    return "" if _BEFORE.issuperset(words) else before
 
 
 def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:

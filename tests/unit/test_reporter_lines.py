@@ -315,16 +315,6 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             '{"split": "test", "loss": 0.5, "test_acc": 0.75}',
             {"metrics": {"test_loss": 0.5, "test_acc": 0.75}},
         ),
-        # Where and by what name it runs is no part of it.
-        *(
-            (f'{{"{label}": "{value}", "step": 5, "loss": 0.5}}', {"step": 5, "metrics": {"loss": 0.5}})
-            for label, value in (
-                ("env", "dev"),
-                ("environment", "test"),
-                ("experiment", "test"),
-                ("run", "eval"),
-            )
-        ),
         ("level=info env=dev step=5 loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         ("step=5 env=dev loss=0.5", {"step": 5, "metrics": {"loss": 0.5}}),
         (
@@ -687,6 +677,45 @@ def test_a_position_beside_which_nothing_is_measured_may_be_a_setting_too(form: 
     assert not POSITION.isdisjoint(read(measured) or {})
 
 
+@pytest.mark.parametrize("text", ["env: dev", "environment: test", "experiment: test", "run: eval"])
+def test_where_and_by_what_name_a_training_runs_is_no_part_of_it(text: str) -> None:
+    name, _, value = text.partition(": ")
+    lines = [f'{{"{name}": "{value}", "step": {step}, "loss": 0.5}}' for step in (4, 5)]
+    assert read(*lines) == {"step": 5, "metrics": {"loss": 0.5}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"best_epoch": 1, "loss": 0.35, "step": 999}', '{"model": "x", "epoch": 50, "acc": 0.3}',
+        '{"event": "config", "epoch": 100, "loss": 0.5}', '{"epoch": 30, "error": 0.0}',
+        '{"eval": true, "step": 900, "loss": 9}', "[warmup] step 10/50 loss 5", "result: epoch 50 loss 0.1",
+        "step 10/20 loss 0.4",
+    ],
+)  # fmt: skip
+def test_a_position_of_another_form_counts_when_it_comes_twice_with_more(line: str) -> None:
+    """Seen: epoch 100, 50 and 30, step 999 and 900."""
+    trained = [f"epoch {epoch} loss 0.5" for epoch in (1, 2)]
+    assert POSITION.isdisjoint(read(*trained, line) or {})
+    assert (read(trained[0], line, trained[1]) or {})["epoch"] == 2
+    assert (read(line, *trained) or {})["epoch"] == 2
+    steps = [f"step {step} loss 0.4" for step in (100, 200)]
+    assert (read(*trained, *steps) or {})["step"] == 200
+
+
+@pytest.mark.parametrize("headline", ["--- Evaluation ---", "Running validation...", "Testing"])
+def test_positions_below_the_headline_of_an_evaluation_are_its_own(headline: str) -> None:
+    """Seen: step 20 of 20, finished, of a training of 30 steps."""
+    trained = [f"step {step}/30 loss 0.5" for step in (10, 20)]
+    others = [f"step {step}/20 loss 0.4" for step in (10, 20)]
+    assert read(*trained, headline, *others) is None
+    assert read(headline, *others, "Training", *trained) == {
+        "step": 20, "total_steps": 30, "metrics": {"loss": 0.5},
+    }  # fmt: skip
+    again = "step 30/30 loss 0.4"
+    assert (read(*trained, headline, *others, again) or {})["step"] == 30
+
+
 def test_what_is_measured_at_a_position_that_is_known_is_taken_whatever_its_name() -> None:
     trained = "{'loss': 0.5, 'epoch': 2.0}"
     assert read(trained, "{'eval_runtime': 1.5, 'epoch': 2.0}") == {
@@ -754,7 +783,8 @@ def test_a_step_of_an_evaluation_is_none_where_others_say_that_they_are_the_runs
 
 
 def test_steps_after_a_line_that_names_the_epoch_are_of_that_epoch() -> None:
-    assert read("Epoch 2/4", "step 50/100 | loss: 0.5") == {"epoch": 1.5, "metrics": {"loss": 0.5}}
+    lines = [f"step {step}/100 | loss: 0.5" for step in (40, 50)]
+    assert read("Epoch 2/4", *lines) == {"epoch": 1.5, "metrics": {"loss": 0.5}}
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,9 @@ BEFORE = {
     "arguments": "Namespace(epoch=100, lr=0.1, step=5)\n+ python train.py epoch=100 lr=0.1 step=30\n",
     "a script": "Step 1/4: load\nStep 2/4 done in 3.2s\nStep 3/4 done in 4.2s\nStep 4/4 done in 5.2s\n",
     "a warm-up": "warmup step 10/50 loss 5.0\nwarmup step 50/50 loss 4.0\n",
+    "a warm-up with a tag": "[warmup] step 10/50 loss 5.0\n[warmup] step 50/50 loss 4.0\n",
+    "an event": '{"event": "config", "epoch": 100, "loss": 0.5}\n',
+    "an evaluation": "Evaluation\nstep 10/20 loss 0.4\nstep 20/20 loss 0.4\nTraining\n",
     "k-means": "".join(f"Lloyd iteration {at}, error 0.{9 - at}\n" for at in range(9)),
 }  # fmt: skip
 WITHIN = {
@@ -60,6 +63,8 @@ WITHIN = {
     "an encoding": bar(8, "Batches"),
     "a line": "val loss: 0.6 acc: 0.7\n",
     "steps": "eval step 10/20 loss 0.7\n[eval] step 20/20 loss: 0.9\n",
+    "a headline": "--- Evaluation ---\nstep 10/20 loss 0.4\nstep 20/20 loss 0.4\n",
+    "an evaluation, JSON": '{"eval": true, "step": 900, "loss": 9}\n',
     "a checkpoint": "Saving checkpoint to out/ckpt-30\nBest epoch: 1\n",
 }
 AFTER = {
@@ -69,6 +74,10 @@ AFTER = {
     "an accuracy": "Test accuracy: 0.93\nTest: loss: 0.5 acc: 0.9\n",
     "a summary": "wandb:         epoch 100\nwandb:   global_step 5000\n",
     "a configuration": "epoch: 100\nstep: 5000\nlr: 0.1\n",
+    "results": '{"best_epoch": 1, "loss": 0.35, "step": 999}\n',
+    "a model's results": '{"model": "bert", "epoch": 50, "accuracy": 0.35}\n',
+    "another server": '{"epoch": 30, "error": 0.0}\n',
+    "an evaluation": "=== Test ===\nstep 10/20 loss 0.4\nstep 20/20 loss 0.4\n",
     "a plan": "Next run: epoch 50, lr 0.1\n",
     "the best epoch": "Best epoch: 2, best loss: 0.1\nLoaded checkpoint from epoch 2 (loss 0.2)\n",
     "an exception": "RuntimeError: step 57: loss=nan\n",
@@ -128,6 +137,7 @@ TRAININGS: dict[str, Part] = {
     "dictionaries": lines("{{'step': {at}, 'loss': {loss:.3f}}}", step=3),
     "JSON": lines('{{"epoch": {at}, "train_loss": {loss:.3f}}}', epoch=3),
     "losses": lines("loss: {loss:.3f}\nloss: {loss:.2f}\nloss: {loss:.1f}"),
+    "a bar": one_bar("", shows_loss=False),
     "a bar with a loss": one_bar("", shows_loss=True),
     "a bar with a name": one_bar("Training", shows_loss=False),
     "a bar of a model": one_bar("bert", shows_loss=True),
