@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
@@ -23,6 +24,7 @@ from tests.reviews import until
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.app import Limits
 from visibility_api.auth.certificates import PEER, Peer
+from visibility_api.auth.review_admission import KNOWN_RUNNING_PER_CLIENT
 from visibility_api.errors.status import TooManyRequests
 from visibility_api.flowcontrol.report_shares import OTHER_RANKS, POD, REFUSALS, UNIT_MS
 from visibility_api.jobs.job import ProbeHints
@@ -435,6 +437,34 @@ async def test_a_stand_in_is_not_read_while_rank_0_reports(endpoint: Endpoint, c
     endpoint.time = POD_SEEN_FOR_S
     assert (await post(endpoint, token=POD1)).status == 200
     assert (len(endpoint.seen), len(cluster.asked)) == (1, asked)
+
+
+async def test_of_many_pods_whose_turn_comes_at_one_moment_a_few_are_read_at_a_time(
+    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = ("bert", "gpt", "t5")
+    for name in jobs[1:]:
+        cluster.add_job(name)
+    pods = [
+        partial(post, endpoint, token=f"team-a-{name}-job-pod1", path=UPSTREAM.format("team-a", name))
+        for name in jobs
+    ]
+    for push in pods:
+        await push()
+    endpoint.time = POD_SEEN_FOR_S
+    read, reading, most = cluster.get, 0, 0
+
+    async def get(path: str, **limits: Any) -> bytes:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await asyncio.sleep(0.001)
+        reading -= 1
+        return await read(path, **limits)
+
+    monkeypatch.setattr(cluster, "get", get)
+    await asyncio.gather(*(push() for push in pods for _ in range(10)))
+    assert most == KNOWN_RUNNING_PER_CLIENT
 
 
 async def test_a_stand_in_that_cannot_be_read_is_not_taken(endpoint: Endpoint, cluster: Cluster) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -190,11 +190,13 @@ class Admission:
 
     async def check_pod(self, grant: Grant) -> None:
         """Reads the pod. Raises Forbidden when it has gone, InternalError when that cannot be known."""
-        now, pod = self._clock(), grant.membership
+        now, pod, namespace = self._clock(), grant.membership, grant.target.namespace
+        # All pods of a large job come to this at one moment, each ten seconds.
+        slot = self._reviews.slot("", namespace, is_known=True)
         try:
-            async with asyncio.timeout(self._timeout_s):
-                is_there = await self._owners.is_there(grant.target.namespace, pod.pod_name, pod.pod_uid)
-        except (TimeoutError, ClusterError, msgspec.MsgspecError):
+            async with self._in_time(slot):
+                is_there = await self._owners.is_there(namespace, pod.pod_name, pod.pod_uid)
+        except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod could not be read") from None
         if not is_there:
             self._end(grant)
@@ -257,15 +259,9 @@ class Admission:
     async def _review(
         self, target: Target, token: str, slot: AbstractAsyncContextManager[None]
     ) -> tuple[Target, Membership]:
-        is_waiting = True
         try:
-            async with asyncio.timeout(self._timeout_s), slot:
-                is_waiting = False
+            async with self._in_time(slot):
                 return await self._find_membership(target, token)
-        except TimeoutError:
-            if is_waiting:
-                raise TooManyRequests(_CROWDED) from None
-            raise self._internal("kube-apiserver did not respond in time") from None
         except TokenReviewFailed as error:
             raise self._internal(str(error)) from None
         except CredentialRejected:
@@ -274,6 +270,19 @@ class Admission:
             raise self._internal(f"the pod's owners could not be read: HTTP {error.status}") from None
         except (ClusterError, msgspec.MsgspecError):
             raise self._internal("the pod's owners could not be read") from None
+
+    @asynccontextmanager
+    async def _in_time(self, slot: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+        """In the slot. Raises TooManyRequests when there is none in time, InternalError when more is late."""
+        is_waiting = True
+        try:
+            async with asyncio.timeout(self._timeout_s), slot:
+                is_waiting = False
+                yield
+        except TimeoutError:
+            if is_waiting:
+                raise TooManyRequests(_CROWDED) from None
+            raise self._internal("kube-apiserver did not respond in time") from None
 
     async def _find_membership(self, target: Target, token: str) -> tuple[Target, Membership]:
         identity = await self._tokens.identify(token, target.audiences)
