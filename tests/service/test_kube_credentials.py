@@ -210,9 +210,9 @@ async def test_a_rotated_ca_is_believed_and_the_old_one_no_longer(tmp_path: Path
             await ask(client)
             before = len(old.seen)
             (tmp_path / "ca.crt").write_text(RENEWED.pem)
-            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(Unreachable, match="is not accepted"):
                 await client.get("/version")
-            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(Unreachable, match="is not accepted"):
                 await client.exchange("/", query=(), protocols=(), max_message_bytes=1, on_message=bool)
         assert len(old.seen) == before
         async with scripted_server(answer, tls=serving(tmp_path, RENEWED), port=old.port) as new:
@@ -356,7 +356,7 @@ async def test_the_ca_of_the_service_account_is_followed(
     async with scripted_server(answer, tls=serving(tmp_path)) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
         async with await KubeClient.connect(None, files_interval_s=0.0) as client:
-            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            with pytest.raises(Unreachable, match="is not accepted"):
                 await client.get("/version")
             # The kubelet replaces a directory behind a link; a bundle of both is how a CA is rotated.
             (tmp_path / "next").write_text(RENEWED.pem + SERVING.pem)

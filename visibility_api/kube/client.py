@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,8 @@ JSON = "application/json"
 USER_AGENT = "trainjob-visibility"
 HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"  # RFC 9110, 5.6.7; nobody sends the older forms
 READ_BUFFER_BYTES = 2 * 1024 * 1024
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 10.0  # TCP and TLS
+RESPONSE_TIMEOUT_S = 30.0  # of a stream: until its first line may come
 FOREIGN_LINE_BYTES = 256 * 1024  # of a stream of another cluster's
 
 
@@ -66,6 +67,7 @@ class KubeClient:
         self._session = aiohttp.ClientSession(
             # No limit: the callers limit themselves (probe concurrency, watches).
             connector=foreign.ForeignConnector() if is_foreign else aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_refuse_redirects,),
             proxy=configuration.proxy or None,
@@ -149,7 +151,7 @@ class KubeClient:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        try:
+        with _failing(f"{method} {path}", lambda: f"no response within {timeout_s:g}s"):
             async with (
                 asyncio.timeout(timeout_s),
                 self._session.request(
@@ -166,10 +168,6 @@ class KubeClient:
                 if method == "GET" and (date := response.headers.get("Date")) is not None:
                     self._compare_clocks(date)
                 return await read_body(response, max_bytes)
-        except TimeoutError as error:
-            raise Unreachable(f"{method} {path}: no response within {timeout_s:g}s") from error
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise Unreachable(f"{method} {path}: {describe_error(error)}") from error
 
     def _compare_clocks(self, date: str) -> None:
         with suppress(ValueError):
@@ -184,25 +182,25 @@ class KubeClient:
 
         A stream without data for `silence_s` is ended. Raises ApiError, Unreachable.
         """
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S + 20) as connecting:
+        waited = f"no response within {RESPONSE_TIMEOUT_S:g}s"
+        with _failing(f"GET {path}", lambda: waited):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_S) as connecting:
                 async with self._session.get(
                     self._host + path,
                     params=query,
                     headers=await self._headers() | {"Accept": accept},
                     server_hostname=self._server_hostname,
                     ssl=self._credentials.tls,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_read=silence_s),
+                    timeout=aiohttp.ClientTimeout(
+                        total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_s
+                    ),
                 ) as response:
                     connecting.reschedule(None)
+                    waited = f"no data for {silence_s:g}s"
                     await raise_for_status(response)
                     yield split_lines(
                         response.content, max_bytes=self._max_line_bytes, large=self._large_line
                     )
-        except TimeoutError as error:
-            raise Unreachable(f"GET {path}: no data for {silence_s:g}s") from error
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise Unreachable(f"GET {path}: {describe_error(error)}") from error
 
     async def exchange(
         self,
@@ -236,7 +234,7 @@ class KubeClient:
             if error.status != 101:
                 raise ApiError(error.status, "", "the WebSocket upgrade was refused") from error
             raise Unreachable(f"GET {path}: {error.message}") from error
-        except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"GET {path}: {describe_error(error)}") from error
 
     async def _headers(self) -> dict[str, str]:
@@ -261,6 +259,16 @@ class KubeClient:
                 if not (token.isascii() and token.isprintable()):
                     raise Unreachable("the token contains a line break or is not ASCII")
         return headers
+
+
+@contextmanager
+def _failing(request: str, waited: Callable[[], str]) -> Iterator[None]:
+    """Raises Unreachable for what a connection raises. `waited`: what took too long, if its time is over."""
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:  # as ssl.SSLError and TimeoutError are
+        is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+        raise Unreachable(f"{request}: {waited() if is_late else describe_error(error)}") from error
 
 
 async def _refuse_redirects(

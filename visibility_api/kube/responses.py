@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ LARGE_LINE_BYTES = 1024 * 1024  # all streams of a client hold one longer line a
 ENDLESS_LINES = 10  # times the limit; a longer line counts as endless
 PART_BYTES = 32 * 1024  # of what has come at once, before other tasks get to run: it may be newlines alone
 MAX_EMPTY_LINES = 1_000  # one after the other
+_RENEW, _RENAME = "Renew it", "Use an address that it names, or set tls-server-name"
+# By OpenSSL's codes (x509_vfy.h): not yet valid, expired; other host, other IP address.
+_VERIFY_HINTS = {9: "Check both clocks", 10: _RENEW, 62: _RENAME, 64: _RENAME}
 LARGE_LINE_S = 30.0  # for such a line to arrive, while other streams may wait to read theirs
 
 
@@ -146,12 +150,35 @@ async def split_lines(
 
 
 def describe_error(error: BaseException) -> str:
-    """Class and message of an error of the connection, without what quotes a body, a header or a URL."""
+    """What happened to a connection, and what to do; nothing that quotes a body, a header or a URL."""
+    if isinstance(error, aiohttp.ClientConnectorError):  # its own text quotes a Python object
+        return _describe_unconnected(error)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no TCP and TLS connection in time. Check the address, its port, and what filters packets"
     text = str(error)
     if isinstance(error, aiohttp.ServerDisconnectedError):  # quotes the response
         text = ""
     if isinstance(error, aiohttp.ClientResponseError):
         # Quotes the URL: of a proxy, with its password. From the second line of its message on, the response.
         text = f"{error.status} {error.message.partition(chr(10))[0]}"
+    if isinstance(error, ssl.SSLError):
+        text = _words_of(error)
     text = text[:MAX_MESSAGE_CHARACTERS]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _describe_unconnected(error: aiohttp.ClientConnectorError) -> str:
+    place = f"{error.host}:{error.port}"
+    cause = error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        hint = _VERIFY_HINTS.get(cause.verify_code, "Give its CA, in a kubeconfig by certificate-authority")
+        return f"the certificate of {place} is not accepted: {cause.verify_message.rstrip('.')}. {hint}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS connection to {place}: {_words_of(cause)}. Check that its port is one of HTTPS"
+    why = cause.strerror or type(cause).__name__
+    return f"no connection to {place}: {why}"[:MAX_MESSAGE_CHARACTERS]
+
+
+def _words_of(error: ssl.SSLError) -> str:
+    """OpenSSL's reason, such as "wrong version number"; without the line of its source."""
+    return error.reason.replace("_", " ").lower() if error.reason else type(error).__name__
