@@ -130,6 +130,8 @@ class LineReader:
         self._standing: dict[str, Optional[float]] = {}  # step and epoch, whatever has said them
         self._forms: dict[object, dict[str, float]] = {}  # the same, of forms that are not trusted yet
         self._trusted: set[object] = set()  # forms
+        self._last: tuple[float, float] = (0, 0)  # step and epoch of the last line with a step
+        self._steps_are_inner = False  # these begin anew with each epoch
         self._said_step: Optional[int] = None  # by a line that is no bar
         self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
         self._moves = 0  # how often one was larger, and how often a loss was said with it
@@ -151,6 +153,8 @@ class LineReader:
             if form is not None and not self._is_trusted(form, fields):
                 said = fields if form.is_plain else {"metrics": fields.get("metrics", {})}
                 return self._hear(said, is_trusted=False)
+            if form is not None and fields.get("step") is not None:
+                self._leave_out_inner(fields)
             self._standing.update({field: fields[field] for field in POSITION.intersection(fields)})
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
@@ -188,6 +192,14 @@ class LineReader:
             self._trusted.add(form.names)
             return True
         return not form.has_words and all(self._standing.get(field) == value for field, value in at.items())
+
+    def _leave_out_inner(self, fields: Fields) -> None:
+        """A step that is smaller in a later epoch is one of the epoch, and so are all that follow."""
+        at = fields["step"], fields.get("epoch", self._standing.get("epoch")) or 0
+        last, self._last = self._last, at
+        if self._steps_are_inner or (at[0] < last[0] and at[1] > last[1]):
+            fields.update({} if self._steps_are_inner else {"total_steps": None}, step=None)
+            self._steps_are_inner = True
 
     def _hear(self, fields: Fields, *, is_trusted: bool) -> Optional[Fields]:
         """What a line, trusted or not, takes away of what a bar said."""

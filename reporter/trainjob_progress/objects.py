@@ -47,6 +47,7 @@ _MEASURED = lazily(
     r"|auc|bleu|[wc]er|iou|m?ap)(?![^\W\d_])(?!_(?:scale|weight|coef))",
     re.IGNORECASE,
 )
+_DIGITS = lazily(r"[\d.,+ -]{1,64}")
 _IS_TIME = 10**8  # seconds since 1970; no epochs
 _FIELD_OF_DOCUMENT = {
     "step": "step",
@@ -90,7 +91,9 @@ def read_object(text: str) -> Optional[Fields]:
     }
     if is_another_ranks(metrics):
         return {}
-    parts = [name if value is True else value for name, value in values.items() if _names_part(name, value)]
+    parts: list[str] = [
+        name if value is True else value for name, value in values.items() if _names_part(name, value)
+    ]
     if (aside := next(filter(_is_evaluation, parts), None)) is not None:
         return {"metrics": _name_aside(metrics, aside)} if speaks_of_progress({"metrics": metrics}) else None
     if are_settings(values, "batch"):
@@ -107,7 +110,7 @@ def read_object(text: str) -> Optional[Fields]:
         )  # Hugging Face's
         if not is_known:
             is_plain = is_measured and not (says_more or parts or "best" in text)
-            fields["form"] = Form(tuple(values), is_plain)
+            fields["form"] = Form((*values, *(_DIGITS.sub("0", part) for part in parts)), is_plain)
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 

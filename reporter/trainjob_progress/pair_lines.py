@@ -35,6 +35,7 @@ _BESIDE = lazily(
 _LOSS = lazily(r"loss\b.{0,48}?(?:\d\.\d|nan\b|inf\b)", re.IGNORECASE)
 _OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
+_QUOTED = lazily(r'="([^"]{0,200})"')
 # Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
 # Not `env=dev`.
 _LABEL = lazily(
@@ -158,8 +159,9 @@ class PairReader:
                 return {}  # `Step 2/5 done` of a script
             names = _DIGITS.sub("0", text)
         is_plain = not words and (is_measured or not is_whole)
-        totals = [pair.total for pair in pairs if pair.total is not None]
-        return {**fields, "form": Form((words or names, *totals), is_plain, bool(words))}
+        texts = (_DIGITS.sub("0", quoted) for quoted in _QUOTED.findall(text)) if '="' in text else ()
+        totals = (pair.total for pair in pairs if pair.total is not None)
+        return {**fields, "form": Form((words or names, *totals, *texts), is_plain, bool(words))}
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
         """Totals, and values by name: the first step and the first epoch are where the line stands."""

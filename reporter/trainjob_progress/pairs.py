@@ -48,7 +48,7 @@ _WORDS = lazily(
     r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31}(?:-[A-Za-z\d]{1,16}\.?)?)\s){1,4})$"
 )
 _ENDS = lazily(r"\s{0,4}(?:$|[|,;\])])")
-_MORE_DIGITS = lazily(r"[ \u00a0\u202f]\d{3}(?![\d.])")  # `step: 1 000`: is it 1000, or 1?
+_NO_COUNT = lazily(r"[ \u00a0\u202f]\d{3}(?![\d.])|%")  # `step: 1 000`: is it 1000, or 1? `epoch: 50%`
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
 _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
 _WORDS_CHARACTERS = 48
@@ -101,7 +101,11 @@ def find_pairs(text: str) -> list[Pair]:
         if sentence == match.end() + 1:
             continue
         start = match.start()
-        if lowered in COUNTS and len(value) < 4 and _MORE_DIGITS.match(text, match.end()):
+        if (
+            lowered in COUNTS
+            and _NO_COUNT.match(text, match.end())
+            and (len(value) < 4 or text[match.end()] == "%")
+        ):
             continue
         if sign.isspace() and "." not in value and lowered not in COUNTS:
             if _OF_SOMETHING.match(text, match.end()):

@@ -703,6 +703,35 @@ def test_a_position_of_another_form_counts_when_it_comes_twice_with_more(line: s
     assert (read(*trained, *steps) or {})["step"] == 200
 
 
+@pytest.mark.parametrize("form", ["Epoch: {} | Step: {} | Loss: 0.5", "epoch {}, iter {}, loss = 0.5"])
+def test_a_step_that_begins_anew_with_each_epoch_is_not_the_runs(form: str) -> None:
+    """Seen: step 40, of three epochs of 50, and once finished at step 40 of 40."""
+    in_epochs = [form.format(epoch, step) for epoch in (1, 2, 3) for step in (0, 20, 40)]
+    assert (read(*in_epochs[:3]) or {})["step"] == 40
+    assert (read(*in_epochs[:4]) or {})["step"] is None
+    assert (read(*in_epochs) or {})["step"] is None
+    below = ["Epoch 1/2", "step 30 loss 0.5", "step 40 loss 0.5", "Epoch 2/2", "step 5 loss 0.5"]
+    assert (read(*below) or {})["step"] is None
+    of_run = [form.format(epoch, epoch * 50 + step) for epoch in (1, 2, 3) for step in (0, 20, 40)]
+    assert (read(*of_run) or {})["step"] == 190
+
+
+def test_what_a_log_line_says_in_words_tells_its_form_apart() -> None:
+    """Seen: step 900 of an evaluation."""
+    trained = [f'level=info msg="train step" step={step} loss=0.5' for step in (1, 2)]
+    assert read(*trained, 'level=info msg="eval done" step=900 loss=0.9') is None
+    assert (read(*trained) or {})["step"] == 2
+    events = [f'{{"event": "train", "step": {step}, "loss": 0.5}}' for step in (1, 2)]
+    assert read(*events, '{"event": "rollout", "step": 900, "loss": 0.9}') is None
+
+
+def test_a_share_of_an_epoch_is_none() -> None:
+    """Seen: epoch 90, of StarSpace's `Epoch: 90.0%`."""
+    assert POSITION.isdisjoint(
+        read("Epoch: 80.0%  lr: 0.01  loss: 0.5", "Epoch: 90.0%  lr: 0.01  loss: 0.5") or {}
+    )
+
+
 @pytest.mark.parametrize("headline", ["--- Evaluation ---", "Running validation...", "Testing"])
 def test_positions_below_the_headline_of_an_evaluation_are_its_own(headline: str) -> None:
     """Seen: step 20 of 20, finished, of a training of 30 steps."""
