@@ -66,7 +66,7 @@ class ExecSource:
         except TimeoutError:
             # Closing the connection does not end the process in the container
             # (https://github.com/kubernetes/kubernetes/issues/89031): frequent probes would pile them up.
-            return _refused(
+            return Refused(
                 "ProbeTimeout",
                 f"Reading {rank0.progress_path} took longer than {self._timeout_s:g}s. "
                 "Check the file system that it is on.",
@@ -77,7 +77,7 @@ class ExecSource:
                 f"{rank0.progress_path} is larger than {MAX_DOCUMENT_BYTES} bytes, or comes in hundreds "
                 "of pieces. Write a smaller document."
             )
-            return _refused("TooLarge", message, RetryClass.RARELY)
+            return Refused("TooLarge", message, RetryClass.RARELY)
         except CommandFailed as failed:
             return _cat_failed(failed, rank0)
         except ExecFailed as error:
@@ -87,7 +87,7 @@ class ExecSource:
         except Unreachable as error:
             # The error names kube-apiserver's address, which a reader of jobs need not know.
             log.debug("pod not reached", job=str(ref), error=str(error))
-            return _refused(
+            return Refused(
                 "PodUnreachable",
                 "The connection through kube-apiserver and the kubelet to the pod failed; it is tried again.",
                 RetryClass.SOON,
@@ -96,7 +96,7 @@ class ExecSource:
             ref, len(stdout), partial(parse_report, stdout, is_path_trusted=not rank0.is_path_annotated)
         )
         if isinstance(outcome, Refused):  # perhaps caught in the middle of a write that is not atomic
-            return _refused(outcome.reason, f"{rank0.progress_path}: {outcome.message}", RetryClass.LATER)
+            return Refused(outcome.reason, f"{rank0.progress_path}: {outcome.message}", RetryClass.LATER)
         return outcome
 
 
@@ -105,12 +105,12 @@ def _cat_failed(failed: CommandFailed, rank0: Rank0) -> Refused:
     if failed.exit_code in (126, 127):
         return _no_cat()
     if _NO_FILE in failed.stderr:
-        return _refused("NoProgressFile", _no_file(rank0), RetryClass.LATER)
+        return Refused("NoProgressFile", _no_file(rank0), RetryClass.LATER)
     for sign, text in _CAT_PRINTS:
         if sign in failed.stderr:
-            return _refused("ProgressFileUnreadable", f"{path} {text}", RetryClass.LATER)
+            return Refused("ProgressFileUnreadable", f"{path} {text}", RetryClass.LATER)
     message = f"cat {path} failed with exit code {failed.exit_code}."
-    return _refused("ProgressFileUnreadable", message, RetryClass.LATER)
+    return Refused("ProgressFileUnreadable", message, RetryClass.LATER)
 
 
 def _no_file(rank0: Rank0) -> str:
@@ -130,7 +130,7 @@ def _no_report(rank0: Rank0, refused: Refused) -> Refused:
     Whoever may annotate a job need not be allowed to look into its container, and a path leads anywhere: the
     kernel follows links that cannot be seen from here. Only the pace may differ: see `RetryClass.RARELY`.
     """
-    return _refused(
+    return Refused(
         "NoProgressFile",
         f"No report at {rank0.progress_path}, the path in the job's annotation. "
         "Check that rank 0 writes its progress there (docs/document.md).",
@@ -143,23 +143,23 @@ def _exec_failed(error: ExecFailed) -> Refused:
     if "executable file not found" in text or "no such file or directory" in text:
         return _no_cat()
     if "container not found" in text or "not running" in text or "not found" in text:
-        return _refused("ContainerNotRunning", "The container is not running.", RetryClass.SOON)
-    return _refused(
+        return Refused("ContainerNotRunning", "The container is not running.", RetryClass.SOON)
+    return Refused(
         "ExecFailed", "The container runtime could not run cat in the container.", RetryClass.RARELY
     )
 
 
 def _api_error(error: ApiError) -> Refused:
     if error.status == 403:
-        return _refused(
+        return Refused(
             "ExecForbidden",
             "This server has no right to exec into the pod. Grant get and create on pods/exec in its "
             "namespace by a RoleBinding to the ClusterRole trainjob-visibility:source-exec.",
             RetryClass.FORBIDDEN,
         )
     if error.status == 404:
-        return _refused("PodGone", "The pod no longer exists.", RetryClass.SOON)
-    return _refused(
+        return Refused("PodGone", "The pod no longer exists.", RetryClass.SOON)
+    return Refused(
         "PodUnreachable",
         f"kube-apiserver answered exec with HTTP status {error.status}; it is tried again.",
         RetryClass.SOON,
@@ -167,13 +167,9 @@ def _api_error(error: ApiError) -> Refused:
 
 
 def _no_cat() -> Refused:
-    return _refused(
+    return Refused(
         "NoCatInImage",
         "The image has no cat to read the progress file with. Use an image with coreutils or busybox, "
         "or report by port, log or push; a termination message is read in any case.",
         RetryClass.RARELY,
     )
-
-
-def _refused(reason: str, message: str, retry: RetryClass) -> Refused:
-    return Refused(reason=reason, message=message, retry=retry)

@@ -57,28 +57,28 @@ class HttpSource:
             async with asyncio.timeout(self._timeout_s):
                 response = await self._get(address, port)
         except TimeoutError:
-            return _refused(
+            return Refused(
                 "ProbeTimeout",
                 f"Port {port} of the pod did not answer within {self._timeout_s:g}s. {POLICY_HINT}",
             )
         except ConnectionRefusedError:
-            return _refused(
+            return Refused(
                 "NothingListens",
                 f"Nothing listens on port {port} of the pod. Check that rank 0 serves its progress there.",
             )
         except (CutShort, ConnectionError):
-            return _refused(
+            return Refused(
                 "AnswerCutShort", f"The connection to port {port} broke before the end of the answer."
             )
         except NotHTTP:
-            return _refused(
+            return Refused(
                 "NotHTTP",
                 f"What listens on port {port} does not speak HTTP. Check the port that the job declares.",
                 RetryClass.RARELY,
             )
         except OSError as error:
             log.debug("pod unreachable", job=str(ref), errno=error.errno)
-            return _refused(
+            return Refused(
                 "NoRouteToPod", f"Port {port} of the pod cannot be reached. {POLICY_HINT}", RetryClass.SOON
             )
         return await self._readings.read(
@@ -102,21 +102,21 @@ def _address(rank0: Rank0) -> str | Refused:
     127.0.0.1 would be this server, and 169.254.169.254 the cloud's metadata service.
     """
     if rank0.http_port is None:
-        return _refused(
+        return Refused(
             "NoPort",
             "The job declares no port. "
             "Set annotation visibility.trainer.kubeflow.org/port or TRAINJOB_PROGRESS_PORT.",
             RetryClass.RARELY,
         )
     if rank0.host_network:
-        return _refused(
+        return Refused(
             "HostNetwork",
             "The pod uses its node's network, where another process may listen on that port. "
             "Report to a file.",
             RetryClass.RARELY,
         )
     if not rank0.pod_ip:
-        return _refused("NoPodIP", "The pod has no IP address yet.", RetryClass.SOON)
+        return Refused("NoPodIP", "The pod has no IP address yet.", RetryClass.SOON)
     try:
         address = ipaddress.ip_address(rank0.pod_ip)
     except ValueError:
@@ -129,7 +129,7 @@ def _address(rank0: Rank0) -> str | Refused:
 
 
 def _odd_address() -> Refused:
-    return _refused(
+    return Refused(
         "PodIPRefused",
         "The pod's IP address is not one of its own (loopback, link-local or the like), so it is not probed.",
         RetryClass.RARELY,
@@ -138,28 +138,24 @@ def _odd_address() -> Refused:
 
 def _read(response: HttpResponse, port: int, *, is_trusted: bool) -> Outcome:
     if response.status == 503:  # what our reporter answers before its first report
-        return _refused("NoProgressYet", f"Port {port} answers, but has no report yet (HTTP status 503).")
+        return Refused("NoProgressYet", f"Port {port} answers, but has no report yet (HTTP status 503).")
     if response.status != 200:  # a redirect too: it is never followed
-        return _refused(
+        return Refused(
             "HTTPStatus", f"Port {port} answered with HTTP status {response.status} instead of 200."
         )
     if response.content_encoding not in ("", "identity"):
-        return _refused(
+        return Refused(
             "AnswerCompressed",
             f"Port {port} compressed its answer without being asked to. Send it uncompressed.",
             RetryClass.RARELY,
         )
     if response.is_too_large:
-        return _refused(
+        return Refused(
             "TooLarge",
             f"The answer of port {port} is larger than {MAX_DOCUMENT_BYTES} bytes. Send a smaller one.",
             RetryClass.RARELY,
         )
     outcome = parse_report(response.body, is_path_trusted=is_trusted)
     if isinstance(outcome, Refused):
-        return _refused(outcome.reason, f"Port {port}: {outcome.message}")
+        return Refused(outcome.reason, f"Port {port}: {outcome.message}")
     return outcome
-
-
-def _refused(reason: str, message: str, retry: RetryClass = RetryClass.LATER) -> Refused:
-    return Refused(reason=reason, message=message, retry=retry)

@@ -110,7 +110,7 @@ class LogsSource:
             async with asyncio.timeout(self._timeout_s):
                 data = await self._fetch(ref, pod_name, container_name, memory, previous=previous)
         except TimeoutError:
-            return _refused(
+            return Refused(
                 "ProbeTimeout", f"Reading the log took longer than {self._timeout_s:g}s.", RetryClass.SOON
             )
         except ApiError as error:
@@ -118,13 +118,13 @@ class LogsSource:
         except Unreachable as error:
             # The error names kube-apiserver's address, which a reader of jobs need not know.
             log.debug("log not reached", job=str(ref), error=str(error))
-            return _refused(
+            return Refused(
                 "PodUnreachable",
                 "The connection through kube-apiserver to the node's kubelet failed; it is tried again.",
                 RetryClass.SOON,
             )
         if data is None:
-            return _refused(
+            return Refused(
                 "LogLineTooLong",
                 f"A line of the log is larger than {MAX_ANSWER_BYTES} bytes. Print shorter lines.",
                 RetryClass.RARELY,
@@ -158,27 +158,21 @@ class LogsSource:
 
 def _api_error(error: ApiError, *, previous: bool) -> Refused:
     if error.status == 403:
-        return _refused(
+        return Refused(
             "LogsForbidden",
             "This server has no right to read the pod's log. Grant get on pods/log in its namespace.",
             RetryClass.FORBIDDEN,
         )
     if error.status == 404:
-        return _refused("PodGone", "The pod no longer exists.", RetryClass.SOON)
+        return Refused("PodGone", "The pod no longer exists.", RetryClass.SOON)
     if error.status == 400 and previous:
-        return _refused(
+        return Refused(
             "NoEarlierLog", "The log of the previous container run is no longer there.", RetryClass.LATER
         )
     if error.status == 400:
-        return _refused(
-            "NoLogYet", "The container has not started, so there is no log yet.", RetryClass.LATER
-        )
-    return _refused(
+        return Refused("NoLogYet", "The container has not started, so there is no log yet.", RetryClass.LATER)
+    return Refused(
         "PodUnreachable",
         f"kube-apiserver answered HTTP status {error.status}; it is tried again.",
         RetryClass.SOON,
     )
-
-
-def _refused(reason: str, message: str, retry: RetryClass) -> Refused:
-    return Refused(reason=reason, message=message, retry=retry)

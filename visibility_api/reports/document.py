@@ -66,7 +66,7 @@ class RetryClass(Enum):
     RARELY = "rarely"  # permanent for this pod, or probing itself costs the pod something
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Refused:
     """Why there is no report, in our own words only."""
 
