@@ -230,15 +230,6 @@ def test_a_restart_in_place_keeps_the_old_numbers_but_not_as_new(bench: Bench) -
     assert bench.condition("Fresh") == ("True", "RecentReport")
 
 
-def test_a_late_report_of_an_ended_attempt_changes_nothing(bench: Bench) -> None:
-    bench.report(500)
-    bench.job(replace(JOB, rank0=replace(RANK0, pod_uid="p2")))
-    before = bench.last
-    bench.advance(5)
-    bench.report(900, attempt=RANK0.attempt)
-    assert bench.last is before
-
-
 def test_an_older_report_of_another_source_changes_nothing(bench: Bench) -> None:
     bench.report(500)
     older = Progress(timestamp=T0 - timedelta(seconds=5), step=400, total_steps=1000)

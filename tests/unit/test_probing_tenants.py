@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0, job_ref
 from tests.workload_objects import TORCH, all_pods
-from visibility_api.flowcontrol.report_shares import Budgets
+from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
 from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.initializers import InitializerReads
@@ -74,6 +74,16 @@ def others(namespaces: int) -> list[JobRef]:
 OTHERS = others(3)
 
 
+class _NoTurns(LoopTurns):
+    """Those of the event loop go by the real clock, and a machine that is busy would spoil them."""
+
+    async def wait(self, namespace: str, size_bytes: int) -> None: ...
+
+
+def in_loop_time() -> Readings:
+    return Readings(Budgets(clock=asyncio.get_running_loop().time), _NoTurns())
+
+
 def running(ref: JobRef, node: str, **rank0: Any) -> TrainingJob:
     interval_s = INTERVAL_S if ref == VICTIM else 1.0
     return replace(
@@ -104,6 +114,7 @@ def prober(source: Slow) -> Prober:
         now=lambda: datetime.now(UTC),
         interval_s=15.0,
         concurrency=256,
+        readings=in_loop_time(),
     )
 
 
@@ -179,7 +190,9 @@ def test_slow_initializers_of_other_namespaces_delay_a_job_by_one_interval_at_mo
 
     @in_virtual_time
     async def scene() -> None:
-        reads = InitializerReads(slow, said=lambda _ref, _said: None, interval_s=15.0)
+        reads = InitializerReads(
+            slow, said=lambda _ref, _said: None, interval_s=15.0, readings=in_loop_time()
+        )
 
         async def jobs() -> None:
             reads.job_changed(preparing(VICTIM, "cpu-1"))
@@ -208,7 +221,7 @@ def test_initializers_of_namespaces_without_budget_keep_no_place_for_long() -> N
     async def scene() -> None:
         budgets = Budgets(clock=asyncio.get_running_loop().time)
         reads = InitializerReads(
-            quick, said=lambda _ref, _said: None, interval_s=15.0, readings=Readings(budgets)
+            quick, said=lambda _ref, _said: None, interval_s=15.0, readings=Readings(budgets, _NoTurns())
         )
 
         async def jobs() -> None:

@@ -74,8 +74,6 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
         `pause_s`: for so long a healthy run may stand still.
         """
         if attempt != self.attempt or ranks.is_median != self.is_median:
-            if ranks.is_median and attempt == self.attempt and self.reports:
-                return self  # rank 0's own word counts
             return Gathered(attempt=attempt, is_median=ranks.is_median).advance(
                 ranks, at, attempt=attempt, factor=factor, pause_s=pause_s
             )
