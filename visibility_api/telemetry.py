@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -81,20 +82,21 @@ class _OfLibraries(logging.Handler):
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
-class Count(Protocol):
-    """Counts one more with these values of the labels, or so many."""
-
-    def __call__(self, *labels: str, number: int = 1) -> None: ...
-
-
 class Metrics:
     """The metrics of this process, except those of requests. No label has a job, a pod or a namespace."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counts(name: str, text: str, *labels: str) -> Count:
-            counter = Counter(name, text, labels, registry=registry)
-            of = cache(counter.labels)  # the library would look for them each time, with a lock
-            return lambda *values, number=1: of(*values).inc(number)
+        def children(name: str, text: str, *labels: str) -> Callable[..., Counter]:
+            # The library would look for them each time, with a lock.
+            return cache(Counter(name, text, labels, registry=registry).labels)
+
+        def counts(name: str, text: str, *labels: str) -> Callable[..., None]:
+            of = children(name, text, *labels)
+            return lambda *values: of(*values).inc()
+
+        def sums(name: str, text: str) -> Callable[[str, int], None]:
+            of = children(name, text, "outcome")
+            return lambda outcome, number: of(outcome).inc(number)
 
         gauge = partial(Gauge, registry=registry)
         gauge("visibility_build_info", "The version that runs.", ["version"]).labels(__version__).set(1)
@@ -126,12 +128,10 @@ class Metrics:
         self.count_event = counts(
             "visibility_events_total", "Occurrences for Events on jobs, by outcome.", "outcome"
         )
-        self._state_writes = counts(
-            "visibility_state_writes_total", "States of jobs for the data directory, by outcome.", "outcome"
+        self.count_state_writes = sums(
+            "visibility_state_writes_total", "States of jobs for the data directory, by outcome."
         )
-        self._archived = counts(
-            "visibility_archived_jobs_total", "Jobs for the archive, by outcome.", "outcome"
-        )
+        self.count_archived = sums("visibility_archived_jobs_total", "Jobs for the archive, by outcome.")
         self.count_unread = counts(
             "visibility_objects_unread_total",
             "Objects that were too large or could not be decoded, by collection and reason.",
@@ -186,11 +186,3 @@ class Metrics:
         self._probes(source, outcome)
         self._latency.labels(source).observe(latency_s)
         self._lateness.observe(max(0.0, lateness_s))
-
-    def count_state_writes(self, outcome: str, jobs: int) -> None:
-        """Count states of jobs."""
-        self._state_writes(outcome, number=jobs)
-
-    def count_archived(self, outcome: str, jobs: int) -> None:
-        """Jobs that were archived, or not."""
-        self._archived(outcome, number=jobs)
