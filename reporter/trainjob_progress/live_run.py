@@ -251,13 +251,15 @@ class LiveRun(PublishedRun):
                 if is_end:
                     self.ending = "preempted"
                 self._move(self._take())
-                for publisher in self._publishers:
-                    publisher.start()
-                outcomes = {publisher: publisher.flush() for publisher in self._publishers}
-                if is_end:
-                    self._await_last(self._publishers, lambda one: not outcomes[one].empty())
-            elif is_end and self._final is not None:  # in the middle of `finish`: let it get through
-                self._await_last(self._all, lambda one: not one.is_running)
+            elif not is_end or self._final is None:  # or in `finish`, which may have asked nobody yet
+                return
+            for publisher in self._publishers:
+                publisher.start()
+            outcomes = {one: one.flush() for one in self._publishers}
+            if is_end:
+                self._await_last(
+                    self._publishers, lambda one: not one.is_running or not outcomes[one].empty()
+                )
         except Exception as error:
             self.warn(error)
 

@@ -15,7 +15,7 @@ from .values import read_ready
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from queue import SimpleQueue
-    from typing import Callable, Optional, Sequence
+    from typing import Callable, Iterable, Optional, Sequence
 
     from .document import Snapshot
     from .sinks import Sink
@@ -203,7 +203,7 @@ class PublishedRun(RunState):
                 return False
         return True
 
-    def _await_last(self, publishers: Sequence[Publisher], is_done: Callable[[Publisher], bool]) -> None:
+    def _await_last(self, publishers: Iterable[Publisher], is_done: Callable[[Publisher], bool]) -> None:
         """At the end of the process: what is not written now will not be known."""
         limits = {one: one.find_limits(self.patience_s) for one in publishers}
         if not await_end(limits, is_done) and not all(map(is_done, self._publishers)):

@@ -45,37 +45,34 @@ class Publisher:
         self._is_closed = False
         self._thread: Optional[threading.Thread] = None
         self._is_paused = False
-        # Of pausing and starting, never held while anything else is done. Re-entrant for signal handlers.
-        self._turn = threading.RLock()
+        # The thread that takes what is in it is the publisher's. No lock: a signal's handler waits for that
+        # thread, and may have interrupted whoever holds a lock.
+        self._place: list[None] = [None]
         # A SimpleQueue, because a signal handler may interrupt the very thread that is putting something in:
         # its put is re-entrant, the locks of Event and Condition are not. By its module's name: where gevent
         # has made threads into greenlets since, its own queue lets the others run, Python's none.
         self._requests: SimpleQueue[tuple[SimpleQueue[bool], str]] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Have a thread again, unless there is one. On the training thread."""
-        with self._turn:
-            self._is_paused = False
-            if self._thread is not None:
-                return
-            # Daemon: a sink that hangs must not keep a finished training process alive.
-            thread = threading.Thread(
-                target=self._run, name=f"progress {type(self.sink).__name__}", daemon=True
-            )
-            # Signals wait meanwhile: a handler of the program's that raises would leave it half begun.
-            mask = (
-                signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
-            )
-            self._thread = thread
-            try:
-                if mask is not None:
-                    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-                thread.start()
-            finally:
-                if thread.ident is None:
-                    self._thread = None
-                if mask is not None:
-                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        """Have a thread again, unless there is one. On the training thread, or in a handler that has
+        interrupted this: a thread that does not run yet is none, and of two that do, one ends at once."""
+        self._is_paused = False
+        if self._thread is not None and self._thread.ident is not None:
+            return
+        # Daemon: a sink that hangs must not keep a finished training process alive.
+        thread = threading.Thread(target=self._run, name=f"progress {type(self.sink).__name__}", daemon=True)
+        # Signals wait meanwhile: a handler of the program's that raises would leave it half begun.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if hasattr(signal, "pthread_sigmask") else None
+        self._thread = thread
+        try:
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            thread.start()
+        finally:
+            if thread.ident is None and self._thread is thread:
+                self._thread = None
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     @property
     def is_running(self) -> bool:
@@ -116,10 +113,9 @@ class Publisher:
 
     def pause(self) -> Optional[threading.Thread]:
         """Ask the thread to end, for now. Returns it, to be waited for."""
-        with self._turn:
-            self._is_paused = True
-            self._ask("stop")
-            return self._thread
+        self._is_paused = True
+        self._ask("stop")
+        return self._thread
 
     def _ask(self, what: str) -> SimpleQueue[bool]:
         done: SimpleQueue[bool] = queue.SimpleQueue()
@@ -142,6 +138,10 @@ class Publisher:
     def _run(self) -> None:
         done: Optional[SimpleQueue[bool]] = None
         what = ""
+        try:
+            self._place.pop()
+        except IndexError:
+            return
         hold_back_sigpipe()
         if self._wait is not None:
             self._wait()
@@ -157,10 +157,13 @@ class Publisher:
                 self._close()
             if done is not None:
                 done.put(True)
-            with self._turn:
-                if what == "close" or self._is_paused:
-                    self._thread = None
-                    return
+            if what == "close" or self._is_paused:
+                self._thread = None
+                self._place.append(None)
+                if what != "close" and not self._is_paused:  # a start has seen this thread
+                    self.start()
+                return
+            self._thread = threading.current_thread()
             try:
                 done, what = self._requests.get(timeout=min(self.sink.interval_s, POLL_S))
             except queue.Empty:

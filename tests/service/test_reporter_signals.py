@@ -388,3 +388,82 @@ with report(total_steps=2, wait_s=60) as r:
     training.communicate(b"go\n", timeout=60)
     assert training.returncode == 0
     assert json.loads(path.read_bytes())["state"] == "completed"
+
+
+AT_EACH_LINE = """
+import json, os, signal, sys, time
+import trainjob_progress.sinks.file
+from trainjob_progress import report
+
+PACKAGE = os.path.dirname(trainjob_progress.__file__)
+ROOMS = [os.path.join(PACKAGE, name) for name in ("publisher.py", "published_run.py", "live_run.py")]
+WRITTEN = sys.argv[1]
+
+class Sink:
+    interval_s = 60
+    is_local = True
+    def write(self, snapshot):
+        with open(WRITTEN + ".new", "w") as file: json.dump([snapshot.ending, snapshot.step], file)
+        os.replace(WRITTEN + ".new", WRITTEN)
+    def close(self): pass
+
+def train():
+    r = report(total_steps=3, sinks=[Sink()])
+    for _ in range(2): r.step(loss=1.0)
+    r.flush()
+    r.step(loss=0.5)
+    os.waitpid(os.fork() or os._exit(0), 0)
+    r.finish()
+    r.update(accuracy=1.0)
+    with report(total_steps=2, sinks=[Sink()]) as r: r.step(2)
+
+def run(terminated_at=None):
+    reached = []
+    def note(frame, event, _):
+        place = frame.f_code.co_filename, frame.f_lineno
+        if place not in reached and place[0] in ROOMS:
+            reached.append(place)
+            if place == terminated_at:
+                sys.settrace(None)
+                os.kill(os.getpid(), signal.SIGTERM)
+        return note
+    sys.settrace(lambda frame, *_: note if frame.f_code.co_filename.startswith(PACKAGE) else None)
+    train()
+    sys.settrace(None)
+    return reached
+
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, json.dumps(run()).encode())
+    os._exit(0)
+os.close(write)
+places = [tuple(each) for each in json.load(os.fdopen(read))]
+os.wait()
+assert len(places) > 100
+for place in places:
+    with open(WRITTEN, "w") as file: json.dump(["nothing yet", None], file)
+    began_s = time.monotonic()
+    if os.fork() == 0:
+        run(place)
+        os._exit(0)
+    code = os.wait()[1]
+    took_s = time.monotonic() - began_s
+    with open(WRITTEN) as file: ending, step = json.load(file)
+    is_reached = code != 0  # where the end had to wait for a thread, it may not have to this time
+    if is_reached and (code != signal.SIGTERM or took_s > 4 or ending is None):
+        print(place, code, took_s, ending, step)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_it_ends_the_process_at_once_and_truly_at_each_line_of_ours(tmp_path: Path) -> None:
+    """Seen: 5 s for a lock that the training thread held, 20 s for threads that `finish` had not asked yet,
+    and no last document."""
+    written = str(tmp_path / "written.json")
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EACH_LINE, written],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "reporter")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
