@@ -225,7 +225,7 @@ def _is_throttled() -> bool:
 
 
 def _lower(pid: int) -> None:
-    """With `chrt -r 5` kube-apiserver comes after who measures: they would take turns of 100 ms."""
+    """With `chrt -r 5` kube-apiserver and kubelet come after who measures: they would take turns of 100 ms."""
     if os.sched_getscheduler(0) == os.SCHED_RR:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(3))
@@ -247,8 +247,9 @@ async def show(
         for server in (at.ours, at.beside):
             if server is not None:
                 give_core(server.pid)
-        if at.plane is not None:
-            _lower(at.plane.server.pid)
+        for other in (at.plane and at.plane.server, at.kubelet):
+            if other is not None:
+                _lower(other.pid)
         at.is_link_slow = is_link_slow
         await fetch(at.ours, at.users[0].ca_file, ALL, token=at.access.token)
         await observe(at.users, at.ours, QUIET_S, at.victims)  # caches, connections and tokens are warm

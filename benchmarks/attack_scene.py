@@ -73,6 +73,7 @@ class Scenery:
     victims: Victims | None = None
     plane: ControlPlane | None = None
     beside: Server | None = None  # a bare server behind the same kube-apiserver
+    kubelet: Server | None = None
     connections: int = 0  # files that the server has open when nobody attacks
     cpu_share: float = 0.0  # of a core that it uses then
     is_link_slow: bool = False  # to kube-apiserver, in all rows
@@ -170,7 +171,7 @@ async def _real(
             "benchmarks.kubelet", "--port", str(kubelet_port), "--clients", str(clients), "--quick", victim,
             "--cert", str(pair.cert), "--key", str(pair.key), "--manner", str(directory / "manner"),
             port=kubelet_port, log=directory / "kubelet.log",
-        ),
+        ) as kubelet,
         process(
             "benchmarks.slow_link", "--port", str(link_port), "--to", str(plane.server.port),
             "--rate", str(directory / "rate"),
@@ -225,6 +226,7 @@ async def _real(
                 victims=_watched(victims, direct, masters, victim, link_port),
                 plane=plane,
                 beside=beside,
+                kubelet=kubelet,
             )
 
 

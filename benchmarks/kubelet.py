@@ -52,13 +52,18 @@ def document() -> bytes:
     ).encode()
 
 
-def _lines_of(text: str, size: int, line_size: int) -> Callable[[str], bytes]:
-    """A log of such lines; each begins with the time if that was requested."""
+def _lines_of(text: str, size: int, line_size: int) -> Callable[[str, int], bytes]:
+    """A log of such lines; each begins with the time if that was requested. No more is made than is read."""
     line = text * (line_size // len(text))
-    return lambda at: f"{at}{line}\n".encode() * (size // (len(line) + len(at)))
+
+    def log(at: str, most: int) -> bytes:
+        one = f"{at}{line}\n".encode()
+        return one * min(size // len(one), most // len(one) + 1)
+
+    return log
 
 
-def _record(at: str) -> bytes:
+def _record(at: str, _most: int) -> bytes:
     """A line as the reporter's logging writes it."""
     numbers = ",".join(["1e308"] * 10_000)
     head = '{"timestamp": "2026-01-23T10:30:45Z", "level": "INFO", "logger": "x", "message": "x"'
@@ -69,7 +74,8 @@ class Manner(NamedTuple):
     """What files and logs hold."""
 
     file: Callable[[], bytes] = document
-    log: Callable[[str], bytes] = lambda at: at.encode() + document() + b"\n"
+    # By the time before each line, and the bytes that are read at most.
+    log: Callable[[str, int], bytes] = lambda at, _most: at.encode() + document() + b"\n"
 
 
 HOSTILE: Mapping[str, Manner] = {
@@ -116,7 +122,8 @@ class Agent:
         if container == INITIALIZER and manner == "quick":
             yield f"{at}Downloading:  1%|▏         | {step_now()}/{10**12} [01:23<01:41]\n".encode()
         else:
-            yield HOSTILE.get(manner, Manner()).log(at)[: query.limit_bytes or LONG_BYTES]
+            most = query.limit_bytes or LONG_BYTES
+            yield HOSTILE.get(manner, Manner()).log(at, most)[:most]
 
 
 class _Server(KubeletServer):
