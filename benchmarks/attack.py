@@ -225,7 +225,7 @@ def _is_throttled() -> bool:
 
 
 def _lower(pid: int) -> None:
-    """With `chrt -r 5` kube-apiserver and kubelet come after who measures: they would take turns of 100 ms."""
+    """With `chrt -r 5`, kube-apiserver and kubelet run below who measures: at one priority they alternate."""
     if os.sched_getscheduler(0) == os.SCHED_RR:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(3))
