@@ -92,7 +92,7 @@ class Handover:
         is_there: bool | None = True
         clock = asyncio.get_running_loop().time
         ask_until = clock() + ASK_S
-        async for job, status in in_slices(self.inventory):
+        async for job, _ in in_slices(self.inventory):
             ref = job.ref
             if partition_of_job(ref) not in partitions or not holds(ref):
                 continue
@@ -103,8 +103,8 @@ class Handover:
                 is_there = await self._exists(ref) if clock() < ask_until else None
             if not is_known and is_there is False:
                 self.unconfirmed.add(ref)
-            elif holds(ref):
-                self._of_one(ref, partial(self._gain_job, job, status))
+            elif holds(ref) and (found := self.inventory.find(ref)) is not None:  # as it is by now
+                self._of_one(ref, partial(self._gain_job, *found))
         if passed_over := self._unconfirmed(partitions):
             log.warning("jobs not taken over yet: kube-apiserver does not list them", jobs=len(passed_over))
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.jobs import JOB, document, job_ref
-from visibility_api.jobs.job import JobRef, TrainingJob
+from visibility_api.jobs.job import JobRef, Phase, TrainingJob
 from visibility_api.jobs.summary import JobProgress
 from visibility_api.kinds import BUILT_IN
 from visibility_api.kinds.replicated_jobs import PODS
@@ -209,7 +209,7 @@ async def test_a_slow_kube_apiserver_does_not_keep_what_is_taken_over_waiting_fo
 
     term = replace(
         Taken().term,
-        inventory=cast(Any, [(each, None) for each in new]),
+        inventory=cast(Any, _Inventory({each.ref: (each, None) for each in new})),
         exists=exists,
         on_job=lambda job, _status: found.add(job.ref),
     )
@@ -231,7 +231,7 @@ async def taken_over(taken: Taken, held: Sequence[JobProgress], watched: JobProg
     term = replace(
         taken.term,
         owner=cast(Any, jobs),
-        inventory=cast(Any, [(watched.job, None)]),
+        inventory=cast(Any, _Inventory({watched.job.ref: (watched.job, None)})),
         on_gone=jobs.discard,
         on_job=lambda job, _status: jobs.add(job.ref),
     )
@@ -284,6 +284,32 @@ async def test_jobs_that_kube_apiserver_did_not_list_at_first_are_taken_over_onc
     taken.is_away = True
     assert await term.confirm(everywhere)
     assert found == {other.ref, late.ref, errs.ref}  # of which it does not say whether it exists
+
+
+async def test_what_a_watch_shows_while_jobs_are_taken_over_is_what_counts() -> None:
+    """One showed Running for good that had ended meanwhile."""
+    first, ends, goes = (
+        msgspec.structs.replace(JOB, ref=job_ref(name)) for name in ("first", "ends", "goes")
+    )
+    watched = {each.ref: (each, None) for each in (first, ends, goes)}
+    shown = dict[JobRef, Phase]()
+
+    async def exists(ref: JobRef) -> bool:
+        if ref == first.ref:
+            ended = msgspec.structs.replace(ends, phase=Phase.SUCCEEDED)
+            watched[ends.ref] = (ended, None)
+            shown[ends.ref] = ended.phase
+            del watched[goes.ref]
+        return True
+
+    term = replace(
+        Taken().term,
+        inventory=cast(Any, _Inventory(watched)),
+        exists=exists,
+        on_job=lambda job, _status: shown.update({job.ref: job.phase}),
+    )
+    await term.gain(range(PARTITIONS), lambda _ref: True)
+    assert shown == {first.ref: first.phase, ends.ref: Phase.SUCCEEDED}
 
 
 async def test_what_was_given_up_is_not_asked_for_again() -> None:
