@@ -10,15 +10,18 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 import uvloop
 import yaml
 from structlog.testing import capture_logs
 
 from tests.certificates import SERVER, Authority, Certificate
+from visibility_api.jobs.job import JobRef
 from visibility_api.kube import client as kube_client
 from visibility_api.kube.client import KubeClient
-from visibility_api.workloads.elsewhere import Upstreams
+from visibility_api.workloads import elsewhere
+from visibility_api.workloads.elsewhere import ShownJob, Upstreams
 
 from .tls_server import until
 
@@ -29,6 +32,13 @@ LONG_AGO, YESTERDAY = TODAY - timedelta(9), TODAY - timedelta(1)
 GOOD = WEST.issue("west", usages=[SERVER], hosts=HERE)
 EXPIRED = WEST.issue("w", usages=[SERVER], hosts=HERE, not_before=LONG_AGO, not_after=YESTERDAY)
 LIST = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+JOB = json.dumps(
+    {
+        "metadata": {"name": "trainjobs.bert", "namespace": "team"},
+        "jobRef": {"resource": "trainjobs", "name": "bert"},
+        "status": {"phase": "Running", "phaseMessage": "It runs."},
+    }
+)
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 
 
@@ -52,6 +62,14 @@ async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     with contextlib.suppress(OSError):
         while await reader.read(65536):
             pass
+    writer.close()
+
+
+async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As kube-apiserver does where a client certificate or a token has expired."""
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
     writer.close()
 
 
@@ -96,51 +114,73 @@ def told(upstreams: Upstreams) -> str:
     return next((each for each in upstreams.faults if "not listed yet" not in each), "")
 
 
+def shown(upstreams: Upstreams) -> str:
+    """What the job says to its readers."""
+    found = upstreams.find(JobRef(resource="trainjobs", namespace="team", name="bert", uid="u"))
+    return found.decision.message if found is not None else ""
+
+
 @pytest.mark.parametrize(
     "make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
 @pytest.mark.parametrize(
-    ("answer", "certificate", "says"),
+    ("answer", "certificate", "says", "shows"),
     [
         (
             kubernetes,
             EXPIRED,
             "the certificate of PLACE is not accepted: certificate has expired. Renew it",
+            "whose certificate is not accepted (certificate has expired)",
         ),
         (
             kubernetes,
             WEST.issue("w", usages=[SERVER], hosts=HERE, not_before=TODAY + timedelta(1)),
             "the certificate of PLACE is not accepted: certificate is not yet valid. Check both clocks",
+            "whose certificate is not accepted (certificate is not yet valid)",
         ),
         (
             kubernetes,
             WEST.issue("w", usages=[SERVER], hosts=["west.example"]),
             "is not valid for '127.0.0.1'. Use an address that it names, or set tls-server-name",
+            "whose certificate is not accepted (IP address mismatch)",
         ),
         (
             kubernetes,
             OTHER.issue("w", usages=[SERVER], hosts=HERE),
             "the certificate of PLACE is not accepted: unable to get local issuer certificate. Give its CA",
+            "whose certificate is not accepted (unable to get local issuer certificate)",
         ),
-        (plain_http, None, "no TLS connection to PLACE: "),
-        (silence, None, "no TCP and TLS connection in time. Check the address, its port"),
-        (hang_up, None, "no connection to PLACE"),
+        (
+            refuse,
+            GOOD,
+            "HTTP 401. Renew the token or the client certificate that this server presents",
+            "which does not accept the credentials that this server presents (HTTP 401)",
+        ),
+        (plain_http, None, "no TLS connection to PLACE: ", "which does not answer"),
+        (silence, None, "no TCP and TLS connection in time. Check the address", "which does not answer"),
+        (hang_up, None, "no connection to PLACE", "which does not answer"),
     ],
-    ids=["expired", "not yet valid", "other name", "other CA", "plain HTTP", "endless handshake", "hung up"],
+    ids=["expired", "early", "other name", "other CA", "401", "plain HTTP", "endless handshake", "hung up"],
 )  # fmt: skip
-def test_a_bad_tls_of_another_cluster_is_told_in_words(
+def test_a_connection_that_another_cluster_spoils_is_told_in_words_and_its_jobs_say_why_they_are_old(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
     answer: Answer,
     certificate: Certificate | None,
     says: str,
+    shows: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kube_client, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(elsewhere, "CHECK_S", 0.05)
+    monkeypatch.setattr(elsewhere, "DOWN_S", 0.0)
 
     async def run() -> str:
         async with following(tmp_path, answer, certificate, WEST) as (upstreams, _, _):
-            await until(lambda: bool(told(upstreams)))
+            upstreams._change("west", "ADDED", msgspec.json.decode(JOB, type=ShownJob))
+            await until(lambda: bool(told(upstreams)) and "Last seen" in shown(upstreams))
+            # A reader of jobs need not know the address of that cluster.
+            assert shown(upstreams) == f"It runs. Last seen in cluster west, {shows}."
             return told(upstreams)
 
     with capture_logs() as logs, asyncio.Runner(loop_factory=make_loop) as runner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -158,6 +158,19 @@ def test_why_a_job_does_not_report_is_said_by_the_cluster_that_runs_it() -> None
     assert reports.unreported is None
 
 
+def test_a_report_that_is_old_as_its_cluster_is_not_read_says_so() -> None:
+    bench = Bench()
+    why = "Last seen in cluster west, whose certificate is not accepted (certificate has expired)."
+    job = replace(JOB, rank0=None, runs_elsewhere=True, cluster="west", message="Seen in cluster west.")
+    report = Progress(timestamp=bench.now, step=14)
+    bench.job(job, status=report)
+    bench.now += timedelta(minutes=30)
+    bench.job(replace(job, message=why), status=report)
+    found = bench.shown("Fresh")
+    assert (found.status, found.reason) == ("False", "NoNewReport")
+    assert found.message.endswith(f"before this was evaluated. {why}")
+
+
 @pytest.mark.parametrize("number", [-1, 2**40, 10**300, 1e308, 0.5])
 def test_a_hostile_cause_or_diagnosis_is_cut_to_the_limits_of_our_own(number: float) -> None:
     text = "x\u202e" * 150
@@ -219,7 +232,7 @@ def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named(
         later = shown({"phase": "Pending"}, created="2026-11-26T13:00:00Z")
         await upstreams._list("east", _of(later))
         assert message() == "Seen in cluster east."
-        upstreams._down = frozenset({"east"})
+        upstreams._down = {"east": "which does not answer"}
         assert message() == "Last seen in cluster east, which does not answer."
         upstreams._change("east", "DELETED", later)
         assert message() == "It runs. Seen in cluster west."
@@ -236,6 +249,7 @@ def test_the_newest_job_of_that_name_counts_and_a_cluster_that_is_down_is_named(
     [
         ("It runs. Seen in cluster west.", "west", [], "It runs. Seen in cluster west."),
         ("Last seen in cluster west, which does not answer.", "west", [], "Seen in cluster west."),
+        ("It runs. Last seen in cluster west, whose x (y z).", "west", [], "It runs. Seen in cluster west."),
         ("Seen in cluster west.", "west", ["east"], "Seen in cluster west."),
         ("Seen in cluster west.", "west", ["west"], None),
         ("Seen in cluster north.", "north", [], None),  # it is followed no longer

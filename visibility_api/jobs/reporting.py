@@ -115,7 +115,9 @@ def _find_fresh(record: Record, now: datetime) -> Found:
             f"{_last_report(record, reported_at, age_s)} Since then: {failure.message}",
         )
     if age_s > FRESH_AT_LEAST_S and age_s > record.fresh_limit_s:
-        return "False", "NoNewReport", _last_report(record, reported_at, age_s)
+        where = record.job.message if record.job.cluster else ""  # it may say that this cluster is not read
+        text = " ".join(filter(None, (_last_report(record, reported_at, age_s), where)))
+        return "False", "NoNewReport", text
     if record.earliest_at == reported_at:
         return "True", "RecentReport", PLAIN
     if record.is_age_known or (

@@ -26,7 +26,15 @@ from kubernetes_asyncio.config import ConfigException, load_incluster_config, lo
 from . import foreign
 from .credentials import FILES_INTERVAL_S, Credentials, credentials_of
 from .errors import ApiError, ClusterError, Unreachable
-from .responses import MAX_LINE_BYTES, Oversized, describe_error, raise_for_status, read_body, split_lines
+from .responses import (
+    MAX_LINE_BYTES,
+    Oversized,
+    describe_error,
+    raise_for_status,
+    read_body,
+    split_lines,
+    why_untrusted,
+)
 from .websocket import OnMessage, receive_all
 
 Query = Sequence[tuple[str, str]]
@@ -268,7 +276,8 @@ def _failing(request: str, waited: Callable[[], str]) -> Iterator[None]:
         yield
     except (aiohttp.ClientError, OSError) as error:  # as ssl.SSLError and TimeoutError are
         is_late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
-        raise Unreachable(f"{request}: {waited() if is_late else describe_error(error)}") from error
+        text = f"{request}: {waited() if is_late else describe_error(error)}"
+        raise Unreachable(text, untrusted=why_untrusted(error)) from error
 
 
 async def _refuse_redirects(

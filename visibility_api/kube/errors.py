@@ -8,9 +8,16 @@ ClusterError
 
 from __future__ import annotations
 
+_REFUSALS = {
+    401: "which does not accept the credentials that this server presents (HTTP 401)",
+    403: "which gives this server no right to read its jobs (HTTP 403)",
+}
+
 
 class ClusterError(Exception):
     """Base of this package's errors. Messages never contain a body as received."""
+
+    clause = "which does not answer"  # of that server, for anybody: without its address and its own words
 
 
 class ApiError(ClusterError):
@@ -19,7 +26,11 @@ class ApiError(ClusterError):
     def __init__(
         self, status: int, reason: str = "", message: str = "", *, retry_after_s: float | None = None
     ) -> None:
-        super().__init__(f"HTTP {status} {reason}".rstrip() + (f": {message}" if message else ""))
+        text = f"HTTP {status} {reason}".rstrip() + (f": {message}" if message else "")
+        if status == 401:
+            text = f"{text}. Renew the token or the client certificate that this server presents"
+        super().__init__(text)
+        self.clause = _REFUSALS.get(status, self.clause)
         self.status = status  # HTTP status code
         self.reason = reason  # of the Status; "" when the body was none
         self.message = message  # of the Status, cut at 500 characters
@@ -36,6 +47,12 @@ class ApiError(ClusterError):
 
 class Unreachable(ClusterError):
     """No response: connection refused or reset, TLS failure, timeout, or no credentials to send."""
+
+    def __init__(self, text: str, *, untrusted: str = "") -> None:
+        """`untrusted`: why the server's certificate is not accepted."""
+        super().__init__(text)
+        if untrusted:
+            self.clause = f"whose certificate is not accepted ({untrusted})"
 
 
 class TooLarge(Unreachable):

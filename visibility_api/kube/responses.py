@@ -167,6 +167,12 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def why_untrusted(error: BaseException) -> str:
+    """OpenSSL's reason why a certificate is not accepted, without names; empty for another error."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    return cause.verify_message.partition(",")[0] if isinstance(cause, ssl.SSLCertVerificationError) else ""
+
+
 def _describe_unconnected(error: aiohttp.ClientConnectorError) -> str:
     place = f"{error.host}:{error.port}"
     cause = error.os_error

@@ -88,6 +88,7 @@ class WatchHealth:
     synced: bool = False  # a complete list was passed on, or the resource is not served at all
     attempted: bool = False  # synced, or refused for a reason that will not go away soon by itself
     last_error: str = ""
+    clause: str = ""  # the same for anybody: `ClusterError.clause`
     down_since: float | None = None  # a moment of `time.monotonic`; None while it works
 
     def is_down(self, for_s: float) -> bool:
@@ -406,6 +407,7 @@ class Watch(Generic[T]):
         if text != self.health.last_error:  # log it when it changes, not at every retry
             log.warning("watch interrupted", path=self.path, error=text)
         self.health.last_error = text
+        self.health.clause = error.clause if isinstance(error, ClusterError) else ClusterError.clause
 
     def _recovered(self) -> None:
         self._spoilt = self._failed_at = ""

@@ -8,6 +8,7 @@ of the kubeconfig that is given for it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterable, Callable, Mapping
 from functools import partial
 
@@ -17,6 +18,7 @@ from visibility_api.errors.text import harmless
 from visibility_api.flowcontrol.slices import in_slices
 from visibility_api.jobs.job import JobRef, TrainingJob
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import ClusterError
 from visibility_api.kube.watch import FOREIGN, Watch
 
 from .kind import PhaseDecision
@@ -61,7 +63,7 @@ class Upstreams:
             )
             for name, client in clients.items()
         }
-        self._down: frozenset[str] = frozenset()
+        self._down: dict[str, str] = {}  # why each does not answer
 
     def find(self, ref: JobRef) -> Elsewhere | None:
         """What is shown of this job; the newest of that name, where several clusters have one."""
@@ -78,16 +80,15 @@ class Upstreams:
             self._recalled[name].add(id_)
         else:
             return None
-        message = " ".join(filter(None, (shown.decision.message, _where(name, is_down=name in self._down))))
+        message = " ".join(filter(None, (shown.decision.message, self._where(name))))
         return replace(shown, decision=replace(shown.decision, message=message), cluster=name)
 
     def _find_recalled(self, ref: JobRef) -> tuple[str, Elsewhere] | None:
         job = self._recall(ref) if self._recalled else None
         if job is None or job.cluster not in self._recalled:
             return None
-        message = job.message
-        for is_down in (False, True):
-            message = message.removesuffix(_where(job.cluster, is_down=is_down)).rstrip()
+        where = rf" ?(?:Last s|S)een in cluster {re.escape(job.cluster)}(?:, [^.]*)?\.$"
+        message = re.sub(where, "", job.message)
         decision = PhaseDecision(job.phase, job.reason, message, job.ended_at)
         return job.cluster, Elsewhere(decision, unreported=job.unreported)
 
@@ -118,11 +119,23 @@ class Upstreams:
                 group.create_task(watch.run(), name=f"upstream {name}")
             while True:
                 await asyncio.sleep(CHECK_S)
-                down = frozenset(name for name, each in self._watches.items() if each.health.is_down(DOWN_S))
-                changed, self._down = down ^ self._down, down
+                down = {
+                    name: self._clause(name, each.health.clause)
+                    for name, each in self._watches.items()
+                    if each.health.is_down(DOWN_S)
+                }
+                changed, self._down = dict(down.items() ^ self._down.items()), down
                 for name in changed:
                     async for id_ in in_slices((*self._shown[name], *self._recalled.get(name, ()))):
                         self._changed(*id_)
+
+    def _clause(self, name: str, clause: str) -> str:
+        """Why it does not answer. A reason that is known stays: each change writes all of its jobs anew."""
+        return self._down.get(name, clause) if clause == ClusterError.clause else clause
+
+    def _where(self, name: str) -> str:
+        why = self._down.get(name)
+        return f"Seen in cluster {name}." if why is None else f"Last seen in cluster {name}, {why}."
 
     async def _list(self, name: str, found: AsyncIterable[ShownJob]) -> None:
         jobs, listed = self._shown[name], set[Id]()
@@ -160,11 +173,3 @@ class Upstreams:
         shown = self._shown[name].pop(id_, None)
         self._bytes[name] -= shown.size if shown is not None else 0
         return shown is not None
-
-
-def _where(cluster: str, *, is_down: bool) -> str:
-    return (
-        f"Last seen in cluster {cluster}, which does not answer."
-        if is_down
-        else f"Seen in cluster {cluster}."
-    )
