@@ -453,17 +453,25 @@ async def test_of_many_pods_whose_turn_comes_at_one_moment_a_few_are_read_at_a_t
         await push()
     endpoint.time = POD_SEEN_FOR_S
     read, reading, most = cluster.get, 0, 0
+    as_many_as_may, answered = asyncio.Event(), asyncio.Event()
 
     async def get(path: str, **limits: Any) -> bytes:
         nonlocal reading, most
         reading += 1
         most = max(most, reading)
-        await asyncio.sleep(0.001)
+        if reading == KNOWN_RUNNING_PER_CLIENT:
+            as_many_as_may.set()
+        await answered.wait()
         reading -= 1
         return await read(path, **limits)
 
     monkeypatch.setattr(cluster, "get", get)
-    await asyncio.gather(*(push() for push in pods for _ in range(10)))
+    pushes = asyncio.gather(*(push() for push in pods for _ in range(10)))
+    await as_many_as_may.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    answered.set()
+    await pushes
     assert most == KNOWN_RUNNING_PER_CLIENT
 
 
