@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from tests.jobs import T0
-from tests.unit.test_job_metrics import full
+from tests.unit.test_job_metrics import full, spent
 from visibility_api.job_metrics.exposition import JobMetricsSource
 from visibility_api.job_metrics.families import MAX_PODS, Pods
 from visibility_api.job_metrics.otlp import BATCH_POINTS, Collector, OtlpPush, Post, RefusedPush
@@ -126,6 +126,32 @@ def test_jobs_of_many_pods_are_several_requests_between_which_others_have_their_
     assert sum(sizes) > 12 * MAX_PODS
     assert max(sizes) < BATCH_POINTS + 2 * MAX_PODS
     assert len(set(turns)) > 6
+
+
+def test_a_counter_does_not_shrink_after_a_push_of_other_jobs_failed() -> None:
+    kept = Kept()
+    more, less = (spent({"Productive": some}) for some in (950.0, 940.0))
+    jobs = [replace(traced(str(number)), goodput=more) for number in range(12)]
+    one = pusher(kept, *jobs, pods=lambda _job: [(f"node-{n}", "n1") for n in range(MAX_PODS)])
+
+    async def push_thrice() -> None:
+        await one.push()
+        kept.fault = RefusedPush(503)
+        with pytest.raises(RefusedPush):
+            await one.push()
+        kept.fault = None
+        for each in jobs:
+            one._source.store.put(replace(each, goodput=less))  # found to be another activity
+        await one.push()
+
+    asyncio.run(push_thrice())
+    times = [
+        point["asDouble"]
+        for request in kept.requests
+        for point in metrics_of(request)["trainjob_time_seconds_total"]["sum"]["dataPoints"]
+    ]
+    assert 24 < len(times) < 36  # the first request of the second push alone was made
+    assert set(times) == {950.0}
 
 
 def test_a_replica_that_does_not_own_the_jobs_pushes_nothing() -> None:

@@ -115,12 +115,14 @@ class OtlpPush:
             return
         kinds = source.kinds()
         chosen, _ = choose(source.store.list(frozenset(kinds)).entries, source.most)
-        seconds, self._seconds = self._seconds, {}
+        documents = [entry.document for entry in chosen]
+        self._seconds = {  # of all, also if the collector refuses some of them
+            each.job.ref: grow(self._seconds.get(each.job.ref, {}), each)
+            async for each in in_slices(documents, RENDER_S)
+        }
         points = dict[str, list[bytes]]()
-        async for entry in in_slices(chosen, RENDER_S):
-            ref = entry.document.job.ref
-            self._seconds[ref] = grow(seconds.get(ref, {}), entry.document)
-            self._add(points, entry.document, kinds[ref.resource])
+        async for document in in_slices(documents, RENDER_S):
+            self._add(points, document, kinds[document.job.ref.resource])
             if sum(map(len, points.values())) >= BATCH_POINTS:
                 await self._post(await asyncio.to_thread(encode, points))
                 points = {}
