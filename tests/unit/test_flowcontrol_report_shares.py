@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 import pytest
+import uvloop
 
 from tests.unit.virtual_time import in_virtual_time
 from visibility_api.errors.status import TooManyRequests
@@ -144,43 +146,31 @@ async def test_a_pod_that_goes_on_pushing_over_its_rate_is_answered_by_its_share
     assert refused / 60.0 * PUSH_MS < 2 * POD.per_s * UNIT_MS
 
 
-async def turns_of_pushes(namespaces: str, *, size_bytes: int, ms: float) -> list[list[str]]:
-    """The namespaces whose pushes were parsed, by turn of the event loop."""
-    turns, parsed, number = LoopTurns(), dict[int, list[str]](), 0
+async def parsed_in_order(turns: LoopTurns, *pushes: tuple[str, float]) -> list[str]:
+    """The namespaces of pushes that come at one moment and take so many ms, as they are parsed."""
+    parsed = list[str]()
 
-    async def push(namespace: str) -> None:
-        await turns.wait(namespace, size_bytes)
-        parsed.setdefault(number, []).append(namespace)
+    async def push(namespace: str, ms: float) -> None:
+        await turns.wait(namespace, 500)
+        parsed.append(namespace)
         turns.spend(namespace, ms)
 
-    async def count() -> None:
-        nonlocal number
-        while True:
-            await asyncio.sleep(0)
-            number += 1
-
-    counting = asyncio.create_task(count())
     async with asyncio.TaskGroup() as group:
-        for namespace in namespaces:
-            group.create_task(push(namespace))
-    counting.cancel()
-    return list(parsed.values())
+        for namespace, ms in pushes:
+            group.create_task(push(namespace, ms))
+    return parsed
 
 
-async def test_in_one_turn_of_the_loop_little_is_parsed_and_namespaces_take_turns() -> None:
-    parsed = await turns_of_pushes("aaaaaaaabc", size_bytes=65_536, ms=1.5)
-    assert parsed[:4] == [["a"], ["b"], ["c"], ["a"]]
-    assert {len(turn) for turn in parsed} == {1}
+@in_virtual_time
+async def test_namespaces_take_turns() -> None:
+    turns = LoopTurns(asyncio.get_running_loop().time)
+    turns.spend("d", 1.5)  # else the first ones wait for none
+    assert await parsed_in_order(turns, *((each, 0.15) for each in "aaaabbc")) == [*"abcabaa"]
 
 
-async def test_small_pushes_that_wait_are_parsed_several_in_a_turn() -> None:
-    parsed = await turns_of_pushes("a" * 40, size_bytes=500, ms=0.125)
-    assert max(map(len, parsed)) == 8
-    assert len(parsed) <= 8
-
-
+@in_virtual_time
 async def test_a_push_that_is_given_up_keeps_no_other_waiting() -> None:
-    turns = LoopTurns()
+    turns = LoopTurns(asyncio.get_running_loop().time)
     turns.spend("a", 1.5)
     gone = asyncio.create_task(turns.wait("a", 0))
     waiting = asyncio.create_task(turns.wait("a", 0))
@@ -189,19 +179,49 @@ async def test_a_push_that_is_given_up_keeps_no_other_waiting() -> None:
     await asyncio.wait_for(waiting, 1.0)
 
 
-async def test_a_namespace_has_its_share_of_the_loop_and_keeps_no_other_waiting() -> None:
-    turns, loop = LoopTurns(), asyncio.get_running_loop()
-    began, parsed = loop.time(), list[str]()
+@pytest.mark.parametrize("namespaces", [1, 3, 200])
+@pytest.mark.parametrize("ms", [0.3, 8.0])
+@in_virtual_time
+async def test_all_namespaces_together_have_a_share_of_the_loop_and_use_all_of_it(
+    namespaces: int, ms: float
+) -> None:
+    """Three that used up their bursts had the whole of it."""
+    clock = asyncio.get_running_loop().time
+    began, pushes = clock(), [(str(number % namespaces), ms) for number in range(800)]
+    await parsed_in_order(LoopTurns(clock), *pushes)
+    assert 0.95 * SHARE_MS_PER_S < 800 * ms / (clock() - began) < 1.02 * SHARE_MS_PER_S
+
+
+@in_virtual_time
+async def test_a_namespace_that_pushes_little_waits_for_no_more_than_one_report_of_200_others() -> None:
+    loop = asyncio.get_running_loop()
+    turns, ends = LoopTurns(loop.time), loop.time() + 10.0
 
     async def push(namespace: str) -> None:
-        await turns.wait(namespace, 65_536)
-        parsed.append(namespace)
-        turns.spend(namespace, 8.0)
+        while loop.time() < ends:
+            await turns.wait(namespace, 65_536)
+            turns.spend(namespace, 1.2)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(6):
-            group.create_task(push("a"))
-        await asyncio.sleep(0)
-        group.create_task(push("b"))
-    assert parsed[:2] == ["a", "b"]
-    assert loop.time() - began > 0.001 * 5 * 8.0 / (SHARE_MS_PER_S / 1000) - 0.005
+    others = [asyncio.create_task(push(str(number % 200))) for number in range(800)]
+    waited = list[float]()
+    while loop.time() < ends - 1.0:
+        await asyncio.sleep(0.25)
+        began = loop.time()
+        await turns.wait("quiet", 500)
+        turns.spend("quiet", 0.15)
+        waited.append(loop.time() - began)
+    await asyncio.gather(*others)
+    assert max(waited) < 0.005
+
+
+def test_the_loop_is_not_kept_at_work_while_reports_wait() -> None:
+    """A timer of less than half a millisecond ends at once in uvloop: there were 60,000 a second."""
+    asked = 0
+
+    def clock() -> float:
+        nonlocal asked
+        asked += 1
+        return time.monotonic()
+
+    uvloop.run(parsed_in_order(LoopTurns(clock), *[("a", 0.3)] * 200))
+    assert asked < 4 * 200

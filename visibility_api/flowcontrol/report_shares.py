@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 import random
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import NamedTuple
 
 from cachetools import LRUCache
@@ -19,8 +21,9 @@ UNIT_MS = 0.02  # in which time is counted
 # What each push is charged, refused or not, beside what it takes to read and record it: decryption, headers,
 # answer. 64 KiB take a quarter of a millisecond more.
 PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
-TURN_MS = 1.0  # in one turn of the event loop; the report that exceeds it is the last
-SHARE_MS_PER_S = 400.0  # of a namespace, however much its budgets have saved up
+SHARE_MS_PER_S = 500.0  # of all reports together, however much their budgets have saved up
+TURN_MS = 1.0  # of it, at once; the report that exceeds it is the last
+MIN_WAIT_S = 0.001  # until the share is looked at again: what is shorter is no wait for uvloop
 # What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
 # bodies take besides.
 USUAL_MS, MOST_MS, _MOST_MS_PER_BYTE = 0.15, 5.0, 1.0 / 65_536
@@ -157,66 +160,75 @@ def expected_ms(size_bytes: int, least_ms: float) -> float:
 
 
 class LoopTurns:
-    """In one turn of the event loop reports worth `TURN_MS` are parsed. Namespaces take turns, and each has a
-    share of the time, also while it uses up its burst: what others ask for passes through a dozen turns, and
-    each would wait for one report."""
+    """All reports together have a share of the event loop's time, and may use `TURN_MS` of it at once: what
+    others ask for passes through a dozen turns, and each would wait for one report.
 
-    def __init__(self) -> None:
-        self._spent_ms = 0.0  # in this turn, and a little in those before
-        # By namespace, the next to be served first: who waits, and how long its report is expected to take.
+    Of the namespaces that wait, the one goes first that will have used least with its next report. One that
+    comes again counts as having used as much as the one that was served last.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = -math.inf  # when the share has paid for what was used
+        # By namespace: who waits, and how long its report is expected to take.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
-        self._until: LRUCache[str, float] = LRUCache(MAX_BUCKETS)  # when a namespace's share has paid for it
-        self._due: asyncio.Handle | None = None
-        self._due_at = math.inf  # when the next turn is due
+        self._order: list[tuple[float, int, str]] = []  # a heap of them, by what each will have used, in ms
+        self._number = count()
+        self._used: LRUCache[str, float] = LRUCache(MAX_BUCKETS)
+        self._least = 0.0  # that one counts as having used
+        self._due: asyncio.Handle | None = None  # while one waits
 
     async def wait(self, namespace: str, size_bytes: int) -> None:
-        """Returns when a report may be parsed: at once when none waits, this turn has time left and the
-        namespace's share has, too."""
-        now = time.monotonic()
-        until = self._until.get(namespace, 0.0)
-        has_share = until - now < TURN_MS / SHARE_MS_PER_S
-        if has_share and self._spent_ms < TURN_MS and not self._queues:
+        """Returns when a report may be parsed: at once when none waits and the share has time left."""
+        left_ms = self._left_ms()
+        if not self._queues and left_ms > 0:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(namespace, deque()).append((turn, expected_ms(size_bytes, USUAL_MS)))
-        self._schedule(now, until)
+        takes_ms = expected_ms(size_bytes, USUAL_MS)
+        if namespace not in self._queues:
+            self._queues[namespace] = deque()
+            self._line_up(namespace, self._used_by(namespace) + takes_ms)
+        self._queues[namespace].append((turn, takes_ms))
+        if self._due is None:
+            self._schedule(left_ms)
         await turn
 
     def spend(self, namespace: str, ms: float) -> None:
         """A report of this namespace took so much of the event loop's time."""
-        now = time.monotonic()
-        self._until[namespace] = max(self._until.get(namespace, 0.0), now) + ms / SHARE_MS_PER_S
-        self._spent_ms += ms
-        if self._spent_ms > TURN_MS / 4:  # not a timer for each small one
-            self._schedule(now, now)
+        self._until = max(self._until, self._clock()) + ms / SHARE_MS_PER_S
+        self._used[namespace] = self._used_by(namespace) + ms
 
-    def _schedule(self, now: float, at: float) -> None:
-        if at >= self._due_at:
-            return
-        if self._due is not None:
-            self._due.cancel()
-        loop = asyncio.get_running_loop()
-        self._due = loop.call_later(at - now, self._begin) if at > now else loop.call_soon(self._begin)
-        self._due_at = at
+    def _used_by(self, namespace: str) -> float:
+        return max(self._least, self._used.get(namespace, 0.0))
+
+    def _left_ms(self) -> float:
+        return min(TURN_MS, (self._clock() - self._until) * SHARE_MS_PER_S + TURN_MS)
+
+    def _line_up(self, namespace: str, will_have_used: float) -> None:
+        heapq.heappush(self._order, (will_have_used, next(self._number), namespace))
+
+    def _schedule(self, left_ms: float) -> None:
+        wait_s = max(MIN_WAIT_S, -left_ms / SHARE_MS_PER_S)
+        self._due = asyncio.get_running_loop().call_later(wait_s, self._begin)
 
     def _begin(self) -> None:
-        """A new turn: the reports that waited longest of the namespaces in turn, as many as fit."""
-        now, left_ms, next_at = time.monotonic(), TURN_MS, math.inf
-        self._due, self._due_at, self._spent_ms = None, math.inf, 0.0
-        ready = deque(self._queues)
-        while ready and left_ms > 0:
-            namespace = ready.popleft()
-            until = self._until.get(namespace, 0.0)
-            if until > now:
-                next_at = min(next_at, until)
+        """Those that come next, as many as fit."""
+        self._due, left_ms = None, self._left_ms()
+        while self._order and left_ms > 0:
+            will_have_used, _, namespace = heapq.heappop(self._order)
+            queue = self._queues[namespace]
+            turn, takes_ms = queue[0]
+            if (by_now := self._used.get(namespace, 0.0) + takes_ms) > will_have_used:
+                self._line_up(namespace, by_now)  # its last report took longer than expected
                 continue
-            queue = self._queues.pop(namespace)
-            turn, takes_ms = queue.popleft()
-            if queue:
-                self._queues[namespace] = queue
-                ready.append(namespace)
+            queue.popleft()
             if not turn.done():  # else its client has gone
                 turn.set_result(None)
+                self._least = max(self._least, will_have_used - takes_ms)
                 left_ms -= takes_ms
-        if self._queues:
-            self._schedule(now, now if ready else next_at)
+            if queue:
+                self._line_up(namespace, will_have_used + queue[0][1])
+            else:
+                del self._queues[namespace]
+        if self._order:
+            self._schedule(left_ms)
