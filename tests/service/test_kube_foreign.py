@@ -33,7 +33,7 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[Configuration]:
                     answer(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)  # else a test that fails never ends
         thread.start()
         yield Configuration(host=f"http://127.0.0.1:{listener.getsockname()[1]}")
         listener.shutdown(socket.SHUT_RDWR)

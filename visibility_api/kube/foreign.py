@@ -1,7 +1,9 @@
 """Connections to servers that are not trusted: another cluster's may send what takes long to read.
 
 That is HTTP without content: chunks of a byte, `100 Continue` again and again, extensions of chunks. aiohttp
-parses all of it that has come at once, up to 256 KiB, which took up to 0.8 s.
+parses all of it that has come at once, up to 256 KiB, which took up to 0.8 s. What bounds it here is a part
+of aiohttp that is not documented: with 3.13 nothing can be read, and a later one might not be bounded. So
+pyproject.toml allows tested versions alone.
 """
 
 from __future__ import annotations
