@@ -172,33 +172,39 @@ class LineReader:
 
     def _is_trusted(self, form: Form, fields: Fields) -> bool:
         """Whether a position is the run's. The first one is, if it is plain. Another form has to come twice,
-        with more: what comes once is a setting, a result or something else's."""
+        with more: what comes once is a setting, a result or something else's. Where forms change with each
+        line, one counts that says more than the last of its kind, if no trusted one was between."""
         at = {field: fields[field] for field in POSITION.intersection(fields)}
         if self._is_aside:  # the training goes on with the form it had
             rises = all((self._standing.get(field) or 0) < value for field, value in at.items())
             if form.names not in self._trusted or not rises:
                 return False
             self._is_aside = False
-        if form.names in self._trusted:
-            return True
-        before = self._forms.get(form.names, {})
-        if before or len(self._forms) < MAX_FORMS:
-            self._forms[form.names] = at
-        is_first = form.is_plain and not any(self._standing.values())
-        rises = (
-            any((before.get(field) or 0) < (value or 0) for field, value in at.items()) if before else False
-        )
-        if (is_first or rises) and not (form.has_words and self._trusted):
-            self._trusted.add(form.names)
-            return True
-        return not form.has_words and all(self._standing.get(field) == value for field, value in at.items())
+        if form.names not in self._trusted:
+            kind = form.names if form.has_words else form.kind
+            rises, others_rise = (
+                any(before[field] < value for field, value in at.items() if field in before)
+                for before in (self._forms.get(form.names, {}), self._forms.get(kind, {}))
+            )
+            is_first = form.is_plain and not any(self._standing.values())
+            if not (is_first or rises) or (form.has_words and self._trusted):
+                if len(self._forms) >= MAX_FORMS:
+                    self._forms.clear()
+                self._forms[form.names] = self._forms[kind] = at
+                is_same = all(self._standing.get(field) == value for field, value in at.items())
+                return not form.has_words and (others_rise or is_same)
+            if len(self._trusted) < MAX_FORMS:
+                self._trusted.add(form.names)
+        self._forms.pop(form.kind, None)
+        return True
 
     def _leave_out_inner(self, fields: Fields) -> None:
         """A step that is smaller in a later epoch is one of the epoch, and so are all that follow."""
         at = fields["step"], fields.get("epoch", self._standing.get("epoch")) or 0
         last, self._last = self._last, at
         if self._steps_are_inner or (at[0] < last[0] and at[1] > last[1]):
-            fields.update({} if self._steps_are_inner else {"total_steps": None}, step=None)
+            is_planned = "total_steps" in fields or not self._steps_are_inner
+            fields.update({"total_steps": None} if is_planned else {}, step=None)
             self._steps_are_inner = True
 
     def _hear(self, fields: Fields, *, is_trusted: bool) -> Optional[Fields]:

@@ -64,7 +64,8 @@ class Form(NamedTuple):
     """How a position was said, by what is no form of a framework: others of the same form are the same
     thing's."""
 
-    names: object
+    kind: object  # what all lines have in common that say as much
+    names: object  # what tells it apart from others
     is_plain: bool = False  # a measurement stands beside it, and no text and no unknown word
     has_words: bool = False  # which are not known
 
@@ -110,7 +111,9 @@ def read_object(text: str) -> Optional[Fields]:
         )  # Hugging Face's
         if not is_known:
             is_plain = is_measured and not (says_more or parts or "best" in text)
-            fields["form"] = Form((*values, *(_DIGITS.sub("0", part) for part in parts)), is_plain)
+            kind = "object", *(name for name in values if name.lower() in COUNTS or not is_measured)
+            names = kind, *(() if is_plain else values), *(_DIGITS.sub("0", part) for part in parts)
+            fields["form"] = Form(kind, names, is_plain)
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 

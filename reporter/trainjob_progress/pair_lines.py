@@ -152,7 +152,7 @@ class PairReader:
         if POSITION.isdisjoint(fields):
             is_assigned = not all(pair.sign.isspace() for pair in pairs)
             return fields if is_assigned and speaks_of_progress(fields) else None
-        names: object = tuple(pair.name for pair in pairs)
+        names: object = ""
         if is_whole and not is_measured:
             left = _leave_out(found, text, position or 0)
             if "epoch" not in fields and _PROSE.search(_BESIDE.sub("", left)) is not None:
@@ -161,7 +161,9 @@ class PairReader:
         is_plain = not words and (is_measured or not is_whole)
         texts = (_DIGITS.sub("0", quoted) for quoted in _QUOTED.findall(text)) if '="' in text else ()
         totals = (pair.total for pair in pairs if pair.total is not None)
-        return {**fields, "form": Form((words or names, *totals, *texts), is_plain, bool(words))}
+        kind = is_measured, *(pair.name for pair in pairs if pair.name.lower() in COUNTS)
+        names = kind, words or names, *totals, *texts
+        return {**fields, "form": Form(kind, names, is_plain, bool(words))}
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
         """Totals, and values by name: the first step and the first epoch are where the line stands."""

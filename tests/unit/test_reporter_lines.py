@@ -703,6 +703,41 @@ def test_a_position_of_another_form_counts_when_it_comes_twice_with_more(line: s
     assert (read(*trained, *steps) or {})["step"] == 200
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "step {0} loss 0.5 top{0} 0.4",
+        "step {0} loss 0.5 best_of_{1} 0.4",
+        "step {0}/{0}0 loss 0.5",
+        'msg="loss is {1}" step={0}',
+        'msg="loss is {1}" step={0} loss=0.5',
+        '{{"msg": "loss is {1}", "step": {0}, "loss": 0.5}}',
+        'step={0} loss=0.5 file="shard-{1}.tar"',
+        "step {0}/100 shard={1}",
+        "[rank0]: step {0} loss 0.5 acc_{1} 0.4",
+        "2025-11-25 10:00:00 INFO step {0} loss 0.5 expert_{1} 0.4",
+    ],
+)
+def test_a_line_whose_names_or_text_change_each_time_counts_on(form: str) -> None:
+    """Seen: step 10 for ever."""
+    lines = [form.format(10 * at, word) for at, word in enumerate(("low", "high", "fair", "good"), start=1)]
+    assert (read(*lines[:3]) or {})["step"] == 30
+    assert (read(*lines) or {})["step"] == 40
+
+
+@pytest.mark.parametrize(
+    ("usual", "last"),
+    [
+        ("step {} loss 0.5", "step {} loss 0.5 val_loss 0.6"),
+        ("step {} loss 0.5 lr 0.1", "step {} loss 0.5"),
+        ('{{"step": {}, "loss": 0.5}}', '{{"loss": 0.5, "val_loss": 0.6, "step": {}}}'),
+    ],
+)
+def test_a_line_with_more_or_fewer_measurements_is_of_the_same_form(usual: str, last: str) -> None:
+    """Seen: step 20, of 30."""
+    assert (read(usual.format(10), usual.format(20), last.format(30)) or {})["step"] == 30
+
+
 @pytest.mark.parametrize("form", ["Epoch: {} | Step: {} | Loss: 0.5", "epoch {}, iter {}, loss = 0.5"])
 def test_a_step_that_begins_anew_with_each_epoch_is_not_the_runs(form: str) -> None:
     """Seen: step 40, of three epochs of 50, and once finished at step 40 of 40."""
@@ -714,6 +749,16 @@ def test_a_step_that_begins_anew_with_each_epoch_is_not_the_runs(form: str) -> N
     assert (read(*below) or {})["step"] is None
     of_run = [form.format(epoch, epoch * 50 + step) for epoch in (1, 2, 3) for step in (0, 20, 40)]
     assert (read(*of_run) or {})["step"] == 190
+
+
+def test_the_total_of_a_step_that_begins_anew_with_each_epoch_is_not_the_runs() -> None:
+    """Seen: no step, of 30, from the second line of the second epoch on."""
+    lines = [
+        line
+        for epoch in (1, 2, 3)
+        for line in (f"=== Epoch {epoch}/3 ===", "Step 10/30 loss=0.5", "Step 30/30 loss=0.5")
+    ]
+    assert (read(*lines) or {}).get("total_steps") is None
 
 
 def test_what_a_log_line_says_in_words_tells_its_form_apart() -> None:
