@@ -345,3 +345,42 @@ def test_a_thread_that_is_not_given_its_turn_writes_the_last_document(tmp_path: 
     result = subprocess.run(script, env=environ, capture_output=True, text=True, check=True)
     assert result.stderr == ""
     assert json.loads(path.read_bytes())["state"] == "completed"
+
+
+IN_TURNS = """
+for batch in track(range(40), desc=NAME):
+    time.sleep(PAUSE_S)
+"""
+
+
+def test_of_processes_that_share_a_file_the_first_is_shown_until_it_ends(tmp_path: Path) -> None:
+    """A sweep in one pod. Seen: 24 of 27 documents were of another trial than the one before."""
+    names = {"first": 0.08, "second": 0.02, "third": 0.14}
+    trainings, shown = [], []
+    for name, pause_s in names.items():
+        script = f"import time\nprint(flush=True)\nNAME, PAUSE_S = {name!r}, {pause_s}\n{IN_TURNS}"
+        trainings.append(Training(tmp_path, script))
+        trainings[-1].wait_for_line()
+        time.sleep(0.3)
+    path = trainings[0].path
+    while any(training.process.poll() is None for training in trainings):
+        document = json.loads(path.read_bytes())
+        shown.append((document["message"], document["state"]))
+        time.sleep(0.01)
+    assert [training.end()[0] for training in trainings] == [0, 0, 0]
+    completed = shown.index(("first", "completed"))
+    steady = [message for message, _ in shown[len(shown) // 4 : completed]]
+    assert steady
+    assert set(steady) == {"first"}
+    assert {message for message, _ in shown[completed + 100 :]} == {"third"}
+    document = json.loads(path.read_bytes())
+    assert (document["message"], document["state"], document["step"]) == ("third", "completed", 40)
+
+
+def test_a_process_that_was_killed_does_not_hold_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    FileSink(str(path)).write(snapshot(start_time=1.0, step=5))
+    sink = FileSink(str(path))
+    for step in (1, 2):
+        sink.write(snapshot(start_time=2.0, step=step))
+        assert json.loads(path.read_bytes())["step"] == step

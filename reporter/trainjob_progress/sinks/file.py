@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
-from trainjob_progress.document import Snapshot, encode
+from trainjob_progress.document import MAX_BYTES, Snapshot, encode, format_time
 from trainjob_progress.tail import Tail
 
 TERMINATION_MAX_BYTES = 1000  # the kubelet keeps 12 KiB for all containers of a pod, 4 KiB for each
 # What is said now is there for a reader within a second: half of it until a number is asked for, half until
 # it is written.
 INTERVAL_S = 0.5
+QUIET_S = 10.0  # without a document, after which another process makes room
 _OURS = b'{"schemaVersion":'
 
 
@@ -27,11 +29,33 @@ class FileSink:
         self._tail = Tail()
         # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
         self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
+        # The file that this sink has put there last: inode and time; and the beginning of what it shows.
+        self._put, self._begun = (0, 0), ""
 
     def write(self, snapshot: Snapshot) -> None:
         self._tail.follow(snapshot)
+        begun = format_time(snapshot.start_time)
+        if self._begun and self._is_taken(begun):
+            raise OSError(f"{self._path} shows a process that began earlier: give each a file of its own")
         body = encode(snapshot, recent=self._tail.columns(snapshot)) + b"\n"
-        replace_file(self._path, self._temporary, body)
+        self._put = replace_file(self._path, self._temporary, body)
+        self._begun = begun
+
+    def _is_taken(self, begun: str) -> bool:
+        """Whether another process has written here since, and began before: they would take turns. What was
+        there before our first document does not count: its process may be dead."""
+        import json  # document.py has it by now
+
+        try:
+            status = os.stat(self._path)
+            if _mark(status) == self._put or time.time() - status.st_mtime > QUIET_S:
+                return False
+            with open(self._path, "rb") as file:
+                there = json.loads(file.read(MAX_BYTES))
+            is_earlier: bool = there["startTime"] < begun and there["startTime"] != self._begun
+            return is_earlier and there["state"] == "running"
+        except (OSError, ValueError, KeyError, TypeError):  # no document
+            return False
 
     def close(self) -> None:
         """Nothing is left to remove: `replace_file` did. Another call could wait for a busy disk."""
@@ -72,8 +96,9 @@ class TerminationSink:
         pass
 
 
-def replace_file(path: str, temporary: str, body: bytes) -> None:
-    """Put a whole file in the place of another one. Raises OSError, and leaves nothing behind then."""
+def replace_file(path: str, temporary: str, body: bytes) -> tuple[int, int]:
+    """Put a whole file in the place of another one. Returns the new one's inode and time of change. Raises
+    OSError, and leaves nothing behind then."""
     _check_place(path)
     try:
         # 0644: an exec probe may run as another user. No fsync: readers share the page cache, and a
@@ -82,12 +107,18 @@ def replace_file(path: str, temporary: str, body: bytes) -> None:
         try:
             while body:  # a write may stop half-way without an error
                 body = body[os.write(descriptor, body) :]
+            mark = _mark(os.fstat(descriptor))
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
+        return mark
     except BaseException:
         remove_file(temporary)
         raise
+
+
+def _mark(status: os.stat_result) -> tuple[int, int]:
+    return status.st_ino, status.st_mtime_ns
 
 
 def open_anew(path: str) -> int:
