@@ -48,11 +48,18 @@ def find_loops() -> list[Loop]:
     """The loops of the program that the caller runs in, innermost first.
 
     Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
-    there is a jump back over the place where each of them is.
+    there is a jump back over the place where each of them is. Generators of a library, such as tqdm's, lie
+    between the two.
     """
     found: list[Loop] = []
     frame, is_generator = _find_caller(), False
-    while frame is not None and not _is_library(frame.f_code.co_filename):
+    while frame is not None:
+        if _is_library(frame.f_code.co_filename):
+            is_generator = bool(frame.f_code.co_flags & _GENERATORS)
+            if not is_generator:
+                break
+            frame = frame.f_back
+            continue
         starts = list(dict.fromkeys(start for start, _ in _find_loops(frame.f_code, frame.f_lasti)))
         driver = _find_for(frame)  # goes over what tracks: it is not around it
         if driver is None and is_generator and starts:

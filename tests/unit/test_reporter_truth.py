@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from tqdm import tqdm
 
 from tests.reporting import MemorySink, ReopeningSink, wait_until
 from trainjob_progress import Reporter, current, report, report_metrics, track
@@ -214,6 +215,19 @@ def test_of_several_loops_in_one_that_is_not_tracked_the_one_that_comes_most_cou
                 run(4, f"{name.format(epoch)}val")
         r.flush(60)
         assert (sink.last.step, sink.last.epoch) == (50, 10)
+
+
+@pytest.mark.parametrize("bars", ["none", "inner", "both"])
+def test_a_librarys_bar_around_a_loop_hides_no_loop_around_it(
+    sink: MemorySink, monkeypatch: pytest.MonkeyPatch, bars: str
+) -> None:
+    """Seen: `tqdm(track(loader))` in a loop of epochs that is not tracked showed the last epoch alone."""
+    monkeypatch.setattr("trainjob_progress.settings.find_sinks", lambda **_: [sink])
+    for _ in tqdm(range(3), disable=True) if bars == "both" else range(3):
+        for _ in track(range(5)) if bars == "none" else tqdm(track(range(5)), disable=True):
+            pass
+    current()._run.exit()
+    assert (*numbers(sink), sink.last.epoch) == ("completed", "finished", 15, 15, 100, 3)
 
 
 @pytest.mark.parametrize("plan", [{"total_epochs": 3}, {"total_steps": 15}])
