@@ -88,7 +88,7 @@ class _Bar:
     """One bar, as often as it is drawn and however often it begins again."""
 
     __slots__ = (
-        "before", "counts_epochs", "drawn", "elapsed_s", "full_s", "has_lines", "has_twins", "heard",
+        "before", "counts_epochs", "drawn", "has_lines", "has_twins", "heard",
         "heard_at", "is_doubted", "is_named", "lags", "name", "shows_loss", "step", "total",
     )  # fmt: skip
 
@@ -102,8 +102,6 @@ class _Bar:
         self.step = 0
         self.drawn = 0  # the step that it showed last, which may be another process's
         self.before = 0  # steps of the rounds before this one
-        self.elapsed_s = 0  # of this round
-        self.full_s = 0  # of the round before
         self.has_lines = False  # the training has printed where it stands, while this was drawn
         self.lags = 0  # how many times in a row it was drawn with fewer steps than before
         self.heard = 0  # moments at which positions or losses were printed since it has moved
@@ -171,7 +169,7 @@ class BarReader:
         self._losses += has_loss
         self._is_spoken = self._is_spoken or (has_loss and not has_position)
         bar = self._run
-        if bar is None or bar.has_lines or bar.is_doubted or bar.before or self._again:
+        if bar is None or bar.has_lines or bar.is_doubted or bar.before:
             return False
         if bar.step >= bar.total and has_position and (is_trusted or not bar.is_named):
             metrics = said.get("metrics", ())
@@ -257,13 +255,9 @@ class BarReader:
         if is_below or total == 0 or (has_name and _PART.search(description)):
             return fields
         if self._epoch_total is not None and not _EPOCHS_BAR.search(name):
-            return (
-                fields if total == self._epoch_total and not name else {}
-            )  # drawn before it was given its name
+            return {}
         is_named = _TRAINING.search(description) is not None
-        fields.update(
-            self._as_run(name, step, total, drawing.elapsed_s, is_named=is_named, shows_loss=shows_loss)
-        )
+        fields.update(self._as_run(name, step, total, is_named=is_named, shows_loss=shows_loss))
         return fields
 
     def _is_proven(self, bar: Tuple[str, int], step: int, *, may_be_outer: bool) -> bool:
@@ -280,16 +274,7 @@ class BarReader:
             self._strangers[bar] = step, signs
         return bar in self._proven
 
-    def _as_run(
-        self,
-        name: str,
-        step: int,
-        total: int,
-        elapsed_s: int,
-        *,
-        is_named: bool,
-        shows_loss: bool,
-    ) -> Fields:
+    def _as_run(self, name: str, step: int, total: int, *, is_named: bool, shows_loss: bool) -> Fields:
         """Of several bars that follow each other, such as an evaluation's, one stands for the run where
         something says so. A bar of epochs does in any case."""
         bar = self._run
@@ -308,10 +293,9 @@ class BarReader:
             bar.step = step
         elif bar.shows_loss and not shows_loss and step < bar.step:
             return {}  # of an evaluation of as many
-        elif not self._follow(bar, step, elapsed_s):
+        elif not self._follow(bar, step):
             return {}
         bar.is_named, bar.shows_loss = bar.is_named or shows_loss, bar.shows_loss or shows_loss
-        bar.elapsed_s = elapsed_s
         return self._position(bar)
 
     def _leave_open(self, bar: _Bar, other: _Bar, step: int) -> Fields:
@@ -321,12 +305,11 @@ class BarReader:
         self._is_proven((other.name, other.total), step, may_be_outer=True)
         return {"step": None, "total_steps": None}
 
-    def _follow(self, bar: _Bar, step: int, elapsed_s: int) -> bool:
+    def _follow(self, bar: _Bar, step: int) -> bool:
         """Whether this bar was drawn, and not another process's of the same kind, which is further behind."""
         if step >= bar.step:
-            is_of_round_before = step - bar.step > bar.total / 2 and elapsed_s > 0.8 * bar.full_s
-            if bar.before and is_of_round_before:
-                return False
+            if bar.before and step - bar.step > bar.total / 2:
+                return False  # of the round before
             bar.lags = 0
             if step > bar.step:
                 bar.has_lines = bar.has_lines or bar.heard > 0
@@ -337,13 +320,11 @@ class BarReader:
         if bar.has_twins:
             return False
         bar.lags += 1
-        is_new = step <= bar.total / 2 or elapsed_s < 0.8 * bar.elapsed_s
-        if not (is_new and bar.step == bar.total) and bar.lags < MAX_LAGS:
+        if not (step <= bar.total / 2 and bar.step == bar.total) and bar.lags < MAX_LAGS:
             return False
         bar.lags = bar.heard = 0
         bar.is_doubted = False
         bar.before += bar.step
-        bar.full_s = bar.elapsed_s
         bar.step = step
         if len(self._again) < MAX_BARS:
             self._again.add((bar.name, bar.total))
@@ -422,7 +403,7 @@ class BarReader:
     def _find_renamed(self, epoch: int, step: int, total: int) -> bool:
         """Whether one bar goes on under another name: a bar of each epoch would have begun anew with it."""
         last, self._named = self._named, (epoch, step, total)
-        if self._is_renamed is not None or last is None or not self._sees_all:
+        if self._is_renamed is not None or last is None:
             return bool(self._is_renamed)
         if last[2] == total and epoch > last[0]:
             if step < last[1]:

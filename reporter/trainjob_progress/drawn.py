@@ -15,7 +15,7 @@ _COUNT = r"\d{1,15}"
 _TQDM = lazily(
     rf"(?<![^\s:])(\d{{1,3}})%(?:\|[^|]{{0,1000}}\||(?=\s{_COUNT}/{_COUNT}\s\[[\d:]{{1,16}}<))"  # ncols=0
     rf"\s{{0,16}}({_COUNT})/({_COUNT})\s{{0,16}}"
-    r"\[([^\],]{0,64})(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
+    r"\[[^\],]{0,64}(?:,\s?([^\],]{0,64}))?(?:,\s?([^\]]*))?\]?"
 )
 _OF = r"(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})/(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})"
 _TIME = r"\d{1,9}(?::\d\d){1,2}"
@@ -23,29 +23,28 @@ _TIME = r"\d{1,9}(?::\d\d){1,2}"
 _RICH = lazily(r"^(.{0,500}?)(?<![━╸╺])[━╸╺]{5,1000}\s(.{0,1000})$")
 _RICH_COUNT = lazily(rf"(?<!\S){_OF}(?!\S)")
 _PACKAGE = lazily(r"\s\[[\w.-]{1,64}\]\s*$")  # what pip installs
-_RICH_TIME = lazily(rf"(?<!\S)({_TIME}|-:--:--)(?!\S)")
 # Of the others each group has the name of what it gives.
 _BEFORE, _BEHIND = r"^(?P<description>.{0,500}?)", r"(?P<postfix>.{0,1000})$"
 _STEPS = rf"(?P<step>{_COUNT})/(?P<total>{_COUNT})"
 _CLICK = lazily(
     rf"{_BEFORE}\[[#=>.-]{{5,1000}}\]\s{{1,8}}{_STEPS}(?!\S)\s{{0,8}}"
-    rf"(?P<remaining>{_TIME})?{_BEHIND}"
+    rf"(?:{_TIME})?{_BEHIND}"
 )
 _PROGRESSBAR = lazily(
     rf"{_BEFORE}\d{{1,3}}% \((?P<step>{_COUNT}) of (?P<total>{_COUNT})\) \|[^|]{{0,1000}}\|"
-    rf"(?: Elapsed Time: +(?P<elapsed>{_TIME}))?(?: (?:ETA|Time): +(?P<remaining>{_TIME}))?{_BEHIND}"
+    rf"(?: Elapsed Time: +{_TIME})?(?: (?:ETA|Time): +{_TIME})?{_BEHIND}"
 )
 _ALIVE = lazily(
     rf"{_BEFORE}\|[^|]{{5,1000}}\|[^|/]{{0,32}}?\s{_STEPS} \[\d{{1,3}}%\] in "
-    rf"(?P<elapsed>\S{{1,16}}) \((?P<pace>~{{0,9}}(?P<remaining>[^(),]{{0,64}})[^()]{{0,64}})\){_BEHIND}"
+    rf"\S{{1,16}} \((?P<pace>[^()]{{0,128}})\){_BEHIND}"
 )
 _FASTPROGRESS = lazily(
     rf"{_BEFORE}\|[^|]{{0,1000}}\|\s{{1,4}}\d{{1,3}}\.\d\d% "
-    rf"\[{_STEPS} (?P<elapsed>{_TIME})<(?P<remaining>{_TIME})(?P<postfix>.{{0,1000}})\]\s*$"
+    rf"\[{_STEPS} {_TIME}<{_TIME}(?P<postfix>.{{0,1000}})\]\s*$"
 )
 _IGNITE = lazily(  # tqdm's, in a form of its own
     rf"{_BEFORE}\[{_STEPS}\]\s{{1,4}}\d{{1,3}}%\|(?P<postfix>[^|\[]{{0,1000}})"
-    rf"\[(?P<elapsed>{_TIME})<(?P<remaining>{_TIME}|\?)\]\s*$"
+    rf"\[{_TIME}<(?:{_TIME}|\?)\]\s*$"
 )
 
 
@@ -55,8 +54,6 @@ class Drawing(NamedTuple):
     description: str  # before it
     step: int
     total: int
-    elapsed_s: int = 0  # 0: not shown
-    remaining_s: int = 0
     postfix: str = ""  # what stands behind it
     pace: str = ""
 
@@ -83,11 +80,9 @@ def _find_tqdm(line: str) -> Optional[Drawing]:
     begin = 0
     while (later := _TQDM.search(line, match.end())) is not None:
         begin, match = match.end(), later
-    elapsed, _, remaining = match.group(4).partition("<")
-    return Drawing(
-        line[max(begin, match.start(1) - 500) : match.start(1)], int(match.group(2)), int(match.group(3)),
-        to_seconds(elapsed), to_seconds(remaining), match.group(6) or "", match.group(5) or "",
-    )  # fmt: skip
+    step, total, pace, postfix = match.group(2, 3, 4, 5)
+    description = line[max(begin, match.start(1) - 500) : match.start(1)]
+    return Drawing(description, int(step), int(total), postfix or "", pace or "")
 
 
 def _find_rich(line: str) -> Optional[Drawing]:
@@ -95,9 +90,6 @@ def _find_rich(line: str) -> Optional[Drawing]:
     if match is None:
         return None
     description, rest = match.groups()
-    times = _RICH_TIME.findall(rest)
-    # A single time is the remaining one, the default, until the bar has come to its end.
-    elapsed, remaining = (times[0], times[1]) if len(times) > 1 else ("", times[0] if times else "")
     count = _RICH_COUNT.search(rest)
     if count is None:
         return None
@@ -105,9 +97,7 @@ def _find_rich(line: str) -> Optional[Drawing]:
     behind = rest[count.end() :]
     if _PACKAGE.match(behind):
         return None
-    return Drawing(
-        description, step, total, to_seconds(elapsed), to_seconds(remaining), behind, behind,
-    )  # fmt: skip
+    return Drawing(description, step, total, behind, behind)
 
 
 def _find_by_names(form: re.Pattern[str], line: str) -> Optional[Drawing]:
@@ -115,24 +105,5 @@ def _find_by_names(form: re.Pattern[str], line: str) -> Optional[Drawing]:
     if match is None:
         return None
     found = match.groupdict("")
-    return Drawing(
-        found["description"], int(found["step"]), int(found["total"]),
-        to_seconds(found.get("elapsed", "")), to_seconds(found["remaining"]),
-        found["postfix"], found.get("pace", ""),
-    )  # fmt: skip
-
-
-_CLOCK = lazily(r"\d{1,9}(?::\d\d){1,2}")
-_SECONDS = lazily(r"(\d{1,9})(?:\.\d{1,9})?s")
-
-
-def to_seconds(time: str) -> int:
-    """`01:23`, `1:01:41` or `2.4s`; what is not known counts 0."""
-    time = time.strip()
-    if _CLOCK.fullmatch(time):
-        time_s = 0
-        for digits in time.split(":"):
-            time_s = time_s * 60 + int(digits)
-        return time_s
-    seconds = _SECONDS.fullmatch(time)
-    return int(seconds.group(1)) if seconds else 0
+    step, total = int(found["step"]), int(found["total"])
+    return Drawing(found["description"], step, total, found["postfix"], found.get("pace", ""))

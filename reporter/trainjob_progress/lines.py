@@ -133,8 +133,7 @@ class LineReader:
         self._last: tuple[float, float] = (0, 0)  # step and epoch of the last line with a step
         self._steps_are_inner = False  # these begin anew with each epoch
         self._said_step: Optional[int] = None  # by a line that is no bar
-        self._at: dict[str, float] = {}  # step and epoch by such lines, before any bar said it
-        self._moves = 0  # how often one was larger, and how often a loss was said with it
+        self._moves = 0  # how often, before any bar, one said where the run is, and how often a loss with it
         self._is_aside = False  # an evaluation has had its headline
         self._is_bar = False  # the line that was read last
         self._speaker = ""  # what Ray put before that line
@@ -160,8 +159,9 @@ class LineReader:
                 self._actor = self._speaker
         metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
-            if self._sees_all and not self._bars.has_run:
-                self._follow(fields)
+            at = (fields.get("step"), fields.get("epoch"))  # half an epoch needs a bar for the rest
+            if self._sees_all and not self._bars.has_run and any(type(each) is int and each for each in at):
+                self._moves += 1 + says_loss(fields.get("metrics", ()))
             if (gone := self._hear(fields, is_trusted=True)) is not None:
                 fields = {**gone, **fields}
         if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
@@ -217,16 +217,6 @@ class LineReader:
             return None
         self._standing["step"] = None
         return {"step": None, "total_steps": None}
-
-    def _follow(self, fields: Fields) -> None:
-        """A line, and no bar yet, has said where the run is. Half an epoch needs a bar for the rest: of
-        Transformers, which draws one beside these lines, on the other stream."""
-        said = {field: fields[field] for field in POSITION if type(fields.get(field)) in (int, float)}
-        if "step" in said or isinstance(said.get("epoch"), int):
-            if 0 not in said.values():  # before the training
-                self._moves += any(self._at.get(field, 0) < said[field] for field in said)
-                self._moves += says_loss(fields.get("metrics", ()))
-            self._at = {**self._at, **said}
 
     def _read(self, line: str, depth: int) -> Optional[Fields]:
         if len(line) > MAX_LINE:

@@ -110,7 +110,7 @@ def read_object(text: str) -> Optional[Fields]:
             is_measured and text.startswith("{'") and next(reversed(values)) == "epoch"
         )  # Hugging Face's
         if not is_known:
-            is_plain = is_measured and not (says_more or parts or "best" in text)
+            is_plain = is_measured and not (says_more or "best" in text)
             kind = "object", *(name for name in values if name.lower() in COUNTS or not is_measured)
             names = kind, *(() if is_plain else values), *(_DIGITS.sub("0", part) for part in parts)
             fields["form"] = Form(kind, names, is_plain)

@@ -48,10 +48,7 @@ _PROSE = lazily(r"[^\W\d_]{3}")
 _ASIDE = lazily(r"\b(?:eval\w*|val|valid\w*|test\w*|infer\w*|predict\w*|best)\b", re.IGNORECASE)
 _BEST = lazily(r"\bbest\b", re.IGNORECASE)
 # What counts steps of its own, or ends with one.
-_ANOTHER = lazily(
-    r"\b(?:warm-?up|burn-?in|ppo|critic|inner|micro|finder|solver|search|pca|k-?means|lloyd)\b|error|plan",
-    re.IGNORECASE,
-)
+_ANOTHER = lazily(r"\b(?:warm-?up|burn-?in|ppo|critic|inner|micro|finder)\b", re.IGNORECASE)
 _WORD = lazily(r"[^\W\d_]+|#|(?<=[\[(])\d{1,6}(?:/\d{1,6})?(?=[\])])|^\s{0,8}\d{1,6}:\s")
 # What else may stand before the position of a training: its part, a log record's level, a tag.
 _BEFORE = {
