@@ -20,7 +20,7 @@ from visibility_api.auth.certificates import PEER, Peer
 from visibility_api.auth.errors import AccessDenied, Unauthenticated
 from visibility_api.auth.identity import ANONYMOUS, Attributes, Identity
 from visibility_api.errors.status import TooManyRequests
-from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse
+from visibility_api.kubeapi.message import ResourceRequest, ResourceResponse, ResourceStream
 
 ADMIN = Identity(user="admin", groups=("system:masters",))
 
@@ -213,6 +213,55 @@ async def test_one_user_cannot_take_the_places_of_others() -> None:
     waiting += await fill(shell, gate, 1)
     gate.opened.set()
     assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
+
+
+async def test_users_who_take_all_the_places_that_they_may_leave_some_for_others() -> None:
+    """Four namespaces with a hundred requests each kept everyone else out."""
+    gate = Gate()
+    shell = Shell(handler=gate.handle, limits=Limits(in_flight=40, in_flight_of_user=10))
+    crowd = []
+    for number in range(5):
+        shell.identity = Identity(user=f"system:serviceaccount:team-{number}:robot")
+        crowd += [asyncio.create_task(shell.get(ONE)) for _ in range(10)]
+        await asyncio.sleep(0.01)
+    shell.identity = Identity(user="joe")
+    mine = asyncio.create_task(shell.get(ONE))
+    await asyncio.sleep(0.01)
+    gate.opened.set()
+    assert (await mine).status == 200
+    assert Counter([answer.status for answer in await asyncio.gather(*crowd)]) == {200: 38, 429: 12}
+
+
+async def test_when_all_watches_are_taken_who_has_most_gives_one_up_for_who_has_none() -> None:
+    """32 namespaces with all watches that each may have kept everyone else out."""
+    ended = list[str]()
+
+    async def watch(request: ResourceRequest) -> ResourceStream:
+        async def write(_send: Any) -> None:
+            is_over = asyncio.Event()
+            request.opened(is_over.set)
+            await is_over.wait()
+            ended.append(request.client)
+
+        return ResourceStream(write=write)
+
+    shell, watching = Shell(handler=watch, limits=Limits(watches=8, watches_of_user=3)), []
+
+    async def begin(user: str) -> asyncio.Task[Answer]:
+        shell.identity = Identity(user=user)
+        watching.append(asyncio.create_task(shell.get(f"{BASE}/trainjobs?watch=1")))
+        await asyncio.sleep(0.01)
+        return watching[-1]
+
+    for user in "aaabbbcdefgh":
+        assert not (await begin(user)).done()
+    assert Counter(ended) == {"a": 2, "b": 2}
+    refused = await (await begin("i"))  # each has one
+    assert refused.status == 429
+    assert len(ended) == 4
+    for task in watching:
+        task.cancel()
+    await asyncio.gather(*watching, return_exceptions=True)
 
 
 async def test_of_lists_that_kube_apiserver_forwards_a_user_has_few_under_way() -> None:

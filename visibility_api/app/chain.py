@@ -199,6 +199,7 @@ class RequestChain:
                 identity=identity,
                 client=client,
                 charge=exchange.charge,
+                opened=exchange.opened,
             )
         )
 

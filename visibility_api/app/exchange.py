@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 import structlog
@@ -91,7 +91,13 @@ class Exchange:
         self.end_turn()
         if self.place is not None:
             places, client = self.place
-            places.leave(client)
+            places.leave(client, self)
+
+    def opened(self, end: Callable[[], None]) -> None:
+        """A watch has begun that `end` ends: others may need its place."""
+        if self.place is not None:
+            places, client = self.place
+            places.note(client, self, end)
 
     def end_turn(self) -> None:
         """The next request of a client that is over its share may be served."""

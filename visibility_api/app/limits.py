@@ -6,6 +6,7 @@ Callers that are not authenticated yet have no place: they wait in the queues of
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from visibility_api.auth.authenticator import OWN_CERTIFICATE
@@ -79,22 +80,28 @@ def over_share(shares: TimeShares, limits: Limits, *, is_forwarded: bool = False
 
 
 class Places:
-    """The places of one class of callers."""
+    """The places of one class of callers. A user takes one only while it holds fewer than are free (decision
+    55), unless one may hold all: a tenant may be a user in each of many namespaces. Where none is left for a
+    watch, the user with most watches gives one up: they last long."""
 
-    __slots__ = ("_most", "_most_of_user", "_of_user", "taken")
+    __slots__ = ("_ends", "_most", "_most_of_user", "_of_user", "taken")
 
     def __init__(self, *, most: int, most_of_user: int) -> None:
         self.taken = 0
         self._most = most
         self._most_of_user = most_of_user
         self._of_user: dict[str, int] = {}
+        self._ends: dict[str, dict[Hashable, Callable[[], None]]] = {}  # of watches by user, the oldest first
 
     def enter(self, user: str) -> None:
         """Take a place, which must be given back by `leave`. Raises Overloaded or TooManyRequests."""
-        if self.taken >= self._most:
-            raise Overloaded
-        of_user = self._of_user.get(user, 0)
-        if of_user >= self._most_of_user:
+        free, of_user = self._most - self.taken, self._of_user.get(user, 0)
+        has_room = free > 0 if self._most_of_user >= self._most else of_user < free
+        if of_user < self._most_of_user and not has_room:
+            has_room = self._make_room(of_user)
+            if not has_room and free <= 0:
+                raise Overloaded
+        if of_user >= self._most_of_user or not has_room:
             raise TooManyRequests(
                 f"this user, or the service accounts of its namespace, have reached the limit of {of_user} "
                 "open requests or watches; try again when one of them has ended"
@@ -105,8 +112,25 @@ class Places:
     def taken_by(self, user: str) -> int:
         return self._of_user.get(user, 0)
 
-    def leave(self, user: str) -> None:
+    def _make_room(self, of_user: int) -> bool:
+        """Whether the user with most watches gives up the oldest: it has two more than this one."""
+        user = max(self._ends, key=lambda each: len(self._ends[each]), default="")
+        ends = self._ends.get(user, {})
+        if len(ends) < of_user + 2:
+            return False
+        ends.pop(next(iter(ends)))()
+        return True
+
+    def note(self, user: str, watch: Hashable, end: Callable[[], None]) -> None:
+        """This watch has a place; `end` ends it."""
+        self._ends.setdefault(user, {})[watch] = end
+
+    def leave(self, user: str, watch: Hashable = None) -> None:
         """Give a place back."""
+        if (ends := self._ends.get(user)) is not None:
+            ends.pop(watch, None)
+            if not ends:
+                del self._ends[user]
         self.taken -= 1
         of_user = self._of_user[user] - 1
         if of_user:

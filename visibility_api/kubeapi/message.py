@@ -32,6 +32,8 @@ class ResourceRequest:
     client: str = ""  # whose turn it is when several wait: `auth.identity.client_of` the caller
     # To be told of the event loop's seconds that a stream takes before it waits for changes.
     charge: Callable[[float], None] = lambda _spent_s: None
+    # To be told of what ends the stream of a watch in order.
+    opened: Callable[[Callable[[], None]], None] = lambda _end: None
 
     def parameter(self, name: str) -> str | None:
         """The first value of a query parameter, None when it is absent."""

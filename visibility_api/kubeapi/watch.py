@@ -118,6 +118,7 @@ class Watches:
                 await send_chunk(error_event(Expired(str(error))))  # clients list again
                 return
             self._feeds.add(feed)
+            request.opened(feed.close)
             try:
                 session = _Session(
                     feed, events, options, self._counted(send_chunk), self._limits, self._turns
