@@ -135,6 +135,10 @@ ROWS: dict[str, Row] = {
     "hostile pushes, 1,000 pods": tenant(pushes(1000, tenants.hostile)),
     "pushes in chunks of a byte": tenant(pushes(48, tenants.in_chunks, headers=CHUNKED)),
     "pushes of 48 deleted pods": tenant(pushes(48, tenants.plain, gone=True), is_refused=True),
+    "pushes of 200 namespaces": tenant(tenants.of_each(pushes(4, tenants.plain))),
+    "hostile pushes, 200 namespaces": tenant(tenants.of_each(pushes(4, tenants.hostile))),
+    "GETs of 200 namespaces": tenant(tenants.of_each(of_namespace(2, tenants.gets))),
+    "watches of 200 namespaces": tenant(tenants.of_each(tenants.both(watches(1, 10), tenants.slow_churn))),
     "random tokens, 1,000 parallel": stranger(repeating(1000, lambda t, _: (ONE, t.bearer()))),
     "the same on /healthz": user(repeating(1000, lambda t, _: ("/healthz", t.bearer()))),
     "the same, users' address": stranger(

@@ -44,21 +44,28 @@ PREPARING = 12  # of the tenant's 60 jobs: their initializers run
 RANKS = 22  # of each of the others: more than 1,000 pods
 RECORDED_DAYS, RECORDS = 26, 4500  # of each day so many, 20 MB
 GONE = 48  # pods of the tenant that were deleted
+OTHERS, OTHERS_RANKS = 200, 4  # further namespaces of the tenant's, each with one job
 ANNOTATION = "visibility.trainer.kubeflow.org/"
 ATTACK = "attack"  # label of what attackers create
 
 
-class Access(msgspec.Struct, kw_only=True):
+class Tenancy(msgspec.Struct, kw_only=True):
+    """What attackers have in one namespace."""
+
+    accounts: list[str] = msgspec.field(default_factory=list)  # tokens of accounts there
+    namespace: str = ""
+    jobs: list[str] = msgspec.field(default_factory=list)
+    pods: list[tuple[str, str]] = msgspec.field(default_factory=list)  # path of a push, and the pod's token
+
+
+class Access(Tenancy, kw_only=True):
     """What attackers have."""
 
     port: int  # the server's
     token: str  # of a user who may list all jobs
     weak_token: str  # of a user who may nothing
     kube_port: int = 0  # 0: there is no real kube-apiserver, and nothing of what follows
-    accounts: list[str] = msgspec.field(default_factory=list)  # tokens of the tenant's accounts
-    namespace: str = ""  # the tenant's
-    jobs: list[str] = msgspec.field(default_factory=list)  # there
-    pods: list[tuple[str, str]] = msgspec.field(default_factory=list)  # path of a push, and the pod's token
+    others: list[Tenancy] = msgspec.field(default_factory=list)  # further namespaces of the tenant's
     gone: list[tuple[str, str]] = msgspec.field(default_factory=list)  # the same, of deleted pods
 
 
@@ -182,6 +189,10 @@ async def _real(
         victims, logs = _victims(plane, victim)
         access = _tenant(plane, tenant, jobs)
         access.token, access.weak_token, access.port = reader, nobody, port
+        for number in range(kubernetes.ALONE, kubernetes.ALONE + OTHERS):
+            plane.api.create("/api/v1/namespaces", {"metadata": {"name": kubernetes.namespace(number)}})
+        plane.create_jobs(OTHERS, first=kubernetes.ALONE)
+        access.others = _each(lambda place: _other(plane, kubernetes.ALONE + place), range(OTHERS))
         tls = ("--cert", str(cert), "--key", str(key))
         kubeconfig = plane.kubeconfig(link_port)
         _fill_archive(plane, tenant, directory / "archive")
@@ -192,7 +203,7 @@ async def _real(
             contextlib.AsyncExitStack() as bare_server,
             serving(directory, tls, kubeconfig, port, *flags) as ours,
         ):
-            await until_all_probed(ours, ca, jobs, token=token)
+            await until_all_probed(ours, ca, jobs + OTHERS, token=token)
             one = await fetch(ours, ca, ONE, token=token)
             beside = await bare_server.enter_async_context(bare(tls, directory, bare_bodies(one)))
             plane.register_ours(port, ca)
@@ -327,4 +338,17 @@ def _tenant(plane: ControlPlane, namespace: str, jobs: int) -> Access:
         jobs=[kubernetes.job_name(number) for number in numbers],
         pods=[(path, token) for path, token, _ in pods[:-GONE]],
         gone=[(path, token) for path, token, _ in gone],
+    )
+
+
+def _other(plane: ControlPlane, number: int) -> Tenancy:
+    namespace, job = kubernetes.namespace(number), kubernetes.job_name(number)
+    create_account(plane.api, namespace)
+    pods = _give_pods(plane, number, {"source": "push"}, OTHERS_RANKS)
+    path = push.PATH.format(namespace, job)
+    return Tenancy(
+        accounts=plane.tenant(namespace, 1),
+        namespace=namespace,
+        jobs=[job],
+        pods=[(path, token_of(plane.api, pod)) for pod in pods],
     )

@@ -161,11 +161,11 @@ class ControlPlane:
         """The certificate and key of such a kubelet, and the CA of those that it trusts."""
         return self._pki.serving.issue_server("kubelet", "127.0.0.1"), self._pki.clients.bundle
 
-    def create_jobs(self, jobs: int) -> None:
+    def create_jobs(self, jobs: int, *, first: int = 0) -> None:
         """Each with a status as the trainer controller and a push leave it."""
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for _ in pool.map(self._create, range(jobs)):
+            for _ in pool.map(self._create, range(first, first + jobs)):
                 self.jobs += 1
 
     def pass_by(self, numbers: Iterable[int]) -> None:

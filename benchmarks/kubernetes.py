@@ -27,6 +27,7 @@ from visibility_api.pushing.paths import AUDIENCE
 
 TOKEN = "benchmark"
 NAMESPACES = 50
+ALONE = 50_000  # a job with this number, or a higher one, has a namespace of its own
 JOBSET = "jobset.sigs.k8s.io/"
 POD_TOKEN = (
     "pod-"  # and the job's number and the rank, five digits each, and what makes it as long as real ones
@@ -44,7 +45,7 @@ def job_name(number: int) -> str:
 
 
 def namespace(number: int) -> str:
-    return f"team-{number % NAMESPACES:02d}"
+    return f"team-{number % NAMESPACES:02d}" if number < ALONE else f"alone-{number - ALONE}"
 
 
 def document(earlier: int = 0) -> bytes:

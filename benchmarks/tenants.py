@@ -7,8 +7,11 @@ import json
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from visibility_api.pushing.body import MAX_BODY_BYTES
 
@@ -104,6 +107,29 @@ def both(*attacks: Attack) -> Attack:
     return attack
 
 
+def of_each(attack: Attack) -> Attack:
+    """At the same time in each of the tenant's further namespaces."""
+
+    async def attacks(target: Target) -> None:
+        views = [
+            replace(
+                target,
+                access=msgspec.structs.replace(target.access, **msgspec.structs.asdict(each)),
+                is_under_way=asyncio.Event(),
+            )
+            for each in target.access.others
+        ]
+
+        async def announce() -> None:
+            for view in views:
+                await view.is_under_way.wait()
+            target.is_under_way.set()
+
+        await asyncio.gather(announce(), *map(attack, views))
+
+    return attacks
+
+
 def _large(
     path: str, spec: Callable[[], Any], **kind: str
 ) -> Callable[[_Kube, Target, int], Awaitable[None]]:
@@ -168,6 +194,7 @@ async def change_labels(client: _Kube, target: Target, _place: int) -> None:
 
 
 churn = kube(1, change_labels, per_s=CHURN_PER_S)
+slow_churn = kube(1, change_labels, per_s=0.2)
 
 
 def probed(source: str) -> Attack:
