@@ -76,10 +76,15 @@ def _is_named(description: str, *, is_inner: bool, shows_loss: bool) -> bool:
     return words <= (_KNOWN | _INNER if is_inner else _KNOWN)
 
 
+def is_evaluations(name: str) -> bool:
+    """Whether a metric's name says that an evaluation has measured it."""
+    return _EVALUATION_BAR.search(name) is not None
+
+
 def says_loss(metrics: Iterable[str]) -> bool:
     """Whether one is a loss of the training, by its name."""
     for name in metrics:  # noqa: SIM110 — half as long
-        if "loss" in name.lower() and not _EVALUATION_BAR.search(name):
+        if "loss" in name.lower() and not is_evaluations(name):
             return True
     return False
 

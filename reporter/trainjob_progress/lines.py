@@ -15,7 +15,7 @@ import re
 from copy import copy
 from typing import Any, Callable, Optional
 
-from .bars import BarReader, says_loss
+from .bars import BarReader, is_evaluations, says_loss
 from .drawn import Drawing, find_drawing
 from .forms import FormReader
 from .objects import POSITION, Form, parse_object, read_object
@@ -150,25 +150,23 @@ class LineReader:
         if fields:
             form = fields.pop("form", None)
             if form is not None and not self._is_trusted(form, fields):
-                said = fields if form.is_plain else {"metrics": fields.get("metrics", {})}
-                return self._hear(said, is_trusted=False)
+                metrics = fields.get("metrics", {})
+                gone = self._hear(fields if form.is_plain else {"metrics": metrics}, is_trusted=False)
+                # Whatever says it, these are an evaluation's.
+                aside = {name: value for name, value in metrics.items() if is_evaluations(name)}
+                return _without_secrets({**(gone or {}), "metrics": aside})
             if form is not None and fields.get("step") is not None:
                 self._leave_out_inner(fields)
             self._standing.update({field: fields[field] for field in POSITION.intersection(fields)})
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
-        metrics = None if fields is None else fields.get("metrics")
         if fields and not self._is_bar:
             at = (fields.get("step"), fields.get("epoch"))  # half an epoch needs a bar for the rest
             if self._sees_all and not self._bars.has_run and any(type(each) is int and each for each in at):
                 self._moves += 1 + says_loss(fields.get("metrics", ()))
             if (gone := self._hear(fields, is_trusted=True)) is not None:
                 fields = {**gone, **fields}
-        if not metrics or self._search is not None or not any(map(_SECRET.search, metrics)):
-            return fields
-        kept = {name: value for name, value in metrics.items() if not _SECRET.search(name)}
-        fields = {**(fields or {}), "metrics": kept}
-        return fields if kept else {name: fields[name] for name in fields if name != "metrics"} or None
+        return fields if fields is None or self._search is not None else _without_secrets(fields)
 
     def _is_trusted(self, form: Form, fields: Fields) -> bool:
         """Whether a position is the run's. The first one is, if it is plain. Another form has to come twice,
@@ -395,6 +393,11 @@ class LineReader:
     def _read_pairs(self, line: str) -> Optional[Fields]:
         words = own_words(_message(line))  # a rank may stand behind the time, too
         return {} if words is None else self._pairs.read(words)
+
+
+def _without_secrets(fields: Fields) -> Optional[Fields]:
+    metrics = {name: value for name, value in fields.pop("metrics", {}).items() if not _SECRET.search(name)}
+    return {**fields, "metrics": metrics} if metrics else fields or None
 
 
 def _may_be_bar(line: str) -> bool:

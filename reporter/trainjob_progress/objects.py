@@ -48,6 +48,10 @@ _MEASURED = lazily(
     re.IGNORECASE,
 )
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
+# A text beside a measurement that says whose it is: `{"event": "train_step", "step": 5, "loss": 0.5}`.
+_SAYS_TRAINING = lazily(
+    r"train(?:ing)?(?:[ _-](?:step|epoch|iter\w*|batch|loss|log|metrics|progress))?$", re.IGNORECASE
+)
 _IS_TIME = 10**8  # seconds since 1970; no epochs
 _FIELD_OF_DOCUMENT = {
     "step": "step",
@@ -103,7 +107,8 @@ def read_object(text: str) -> Optional[Fields]:
     if not POSITION.isdisjoint(fields):
         measured = fields.get("metrics", {})
         is_measured = says_measured(measured)
-        says_more = any(isinstance(value, str) for value in metrics.values())
+        texts = (value for value in metrics.values() if isinstance(value, str))
+        says_more = any(not _SAYS_TRAINING.match(one) for one in texts)
         if says_more and not is_measured and not any(isinstance(value, float) for value in measured.values()):
             return {}
         is_known = (

@@ -119,6 +119,7 @@ def find_pairs(text: str) -> list[Pair]:
             is_named = not sign.isspace() or "." in value  # and no words of a sentence
             more = _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start) if is_named else None
             words = more.group(1) if more and (not sign.isspace() or more.group(1).count(" ") == 1) else ""
+            words = words.removeprefix("and ")
             if part.lower() in _PARTS and words.count(" ") < 2:
                 name, start = f"{part}_{name}", start - len(written) - 1
             elif words and (

@@ -738,6 +738,26 @@ def test_a_line_with_more_or_fewer_measurements_is_of_the_same_form(usual: str, 
     assert (read(usual.format(10), usual.format(20), last.format(30)) or {})["step"] == 30
 
 
+@pytest.mark.parametrize(
+    ("lines", "metrics"),
+    [
+        (("epoch 1 loss 0.9", "Validating...", "epoch 1 val_loss 0.5 acc 0.5"), {"val_loss": 0.5}),
+        (("step 10 loss 0.9", '{"epoch": 1, "loss": 0.1, "val_acc": 0.5, "val_token": 7}'), {"val_acc": 0.5}),
+    ],
+)
+def test_measurements_that_are_an_evaluations_by_name_count_whatever_says_them(
+    lines: tuple[str, ...], metrics: dict[str, float]
+) -> None:
+    """Seen: the line was left out whole, with its metrics."""
+    assert read(*lines) == {"metrics": metrics}
+
+
+def test_an_object_with_a_text_that_says_a_training_counts_at_once() -> None:
+    """Seen: nothing before the second such line."""
+    assert (read('{"event": "train_step", "step": 10, "loss": 0.5}') or {})["step"] == 10
+    assert read('{"event": "train_config", "step": 10, "loss": 0.5}') is None
+
+
 @pytest.mark.parametrize("form", ["Epoch: {} | Step: {} | Loss: 0.5", "epoch {}, iter {}, loss = 0.5"])
 def test_a_step_that_begins_anew_with_each_epoch_is_not_the_runs(form: str) -> None:
     """Seen: step 40, of three epochs of 50, and once finished at step 40 of 40."""
