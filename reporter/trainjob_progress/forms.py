@@ -56,14 +56,16 @@ _TUTORIAL = lazily(rf"^\[({_COUNT}),\s{{1,8}}{_COUNT}\] (loss: .*)$")
 # CLU's, of JAX's examples.
 _CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[({_COUNT})\] (.*)$")
 _CLU_NOTES = lazily(rf"\bSetting work unit notes: .{{0,64}}% \(({_COUNT})/({_COUNT})\)")
-# Stable-Baselines3's tables: `| time/ | |`, `|    total_timesteps | 256 |`. spaCy's: `E    #   LOSS NER …`.
+# Stable-Baselines3's tables: `| time/ | |`, `|    total_timesteps | 256 |`.
 _CELLS = lazily(
     rf"^\|\s(\s{{3}})?([\w./-]{{1,64}})\s{{1,64}}\|\s{{1,64}}(?:({NUMBER})\s{{1,64}})?\|$", re.IGNORECASE
 )
-_SPACY_HEAD = lazily(r"^E\s{2,8}#\s{2,16}(\S.{0,500})$")
-_SPACY = lazily(
-    rf"^\s{{0,8}}({_COUNT})\s{{1,8}}({_COUNT})((?:\s{{1,32}}(?:{NUMBER})){{1,32}})\s{{0,8}}$", re.IGNORECASE
-)
+# Tables, a row an epoch or an iteration: of fastai, skorch, scikit-learn, spaCy.
+_TABLE_HEAD = lazily(r"^\s{0,16}(?:E|[Ee]poch|[Ii]ter)\s{2,16}[^\s\d].{0,500}$")
+_CELL = rf"(?:{NUMBER})(?:[ms]|(?::\d\d){{1,2}})?|None|#na#|\+"
+_ROW = lazily(rf"^\s{{0,16}}{_COUNT}(?:\s{{1,32}}(?:{_CELL})){{1,32}}\s{{0,8}}$", re.IGNORECASE)
+_RAY = lazily(rf"^Training finished iteration ({_COUNT}) at ")
+_COMPOSER = lazily(rf"^\[(?:epoch=({_COUNT})\]\[)?batch=({_COUNT})/({_COUNT})\]:?$")
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -74,7 +76,9 @@ class FormReader:
         self._names: list[str] = []  # of the columns of Ultralytics' table
         self._counts_from_0 = False  # its epochs: YOLOv5's do
         self._section = ""  # of Stable-Baselines3's table
-        self._columns: list[str] = []  # of spaCy's
+        self._columns: list[str] = []  # of another table
+        self._row = -1  # the first cell of its last row
+        self._rows_from_0 = False
         self._readers: tuple[tuple[str, Callable[[str], Optional[Fields]]], ...] = (
             ("% ", self._read_yolo), ("%|", self._read_yolo), ("_mem ", self._read_yolo_head),
             ("Epoch", _read_openmmlab), ("Iter", _read_openmmlab),
@@ -83,7 +87,8 @@ class FormReader:
             ("epoch started", _read_espnet), ("epoch:train:", _read_espnet), ("epoch results:", _read_espnet),
             ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
             ("Averaged stats:", _read_nothing), ("] loss: ", _read_tutorial),
-            ("  |", self._read_cells), ("E  ", self._read_spacy_head), ("  ", self._read_spacy),
+            ("  |", self._read_cells), ("  ", self._read_table),
+            ("finished iteration ", _read_ray), ("batch=", _read_composer),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
@@ -92,6 +97,7 @@ class FormReader:
         other = FormReader()
         other._names, other._counts_from_0 = self._names, self._counts_from_0
         other._section, other._columns = self._section, self._columns
+        other._row, other._rows_from_0 = self._row, self._rows_from_0
         return other
 
     def read(self, line: str, strip: Callable[[str], str]) -> Optional[Fields]:
@@ -145,20 +151,31 @@ class FormReader:
             return {"step": to_number(number)}
         return {"metrics": {self._section + name: to_number(number)}}
 
-    def _read_spacy_head(self, text: str) -> Optional[Fields]:
-        match = _SPACY_HEAD.match(text)
-        if match is None:
+    def _read_table(self, text: str) -> Optional[Fields]:
+        if _TABLE_HEAD.match(text):
+            self._columns = [name for name in re.split(r"\s{2,}", text.strip()) if name != "cp"]
+            self._row = -1
+            return {}
+        if not self._columns or not _ROW.match(text):
             return None
-        self._columns = re.split(r"\s{2,}", match.group(1).strip())
-        return {}
-
-    def _read_spacy(self, text: str) -> Optional[Fields]:
-        """Its epochs count from 0."""
-        match = _SPACY.match(text) if self._columns else None
-        if match is None or len(values := match.group(3).split()) != len(self._columns):
+        cells = [cell for cell in text.split() if cell != "+"]  # skorch's mark of a checkpoint
+        at = int(cells[0])
+        if len(cells) != len(self._columns) or at < self._row:
             return None
-        metrics = {name: to_number(value) for name, value in zip(self._columns, values)}  # noqa: B905 — younger than 3.9
-        return {"epoch": int(match.group(1)), "step": int(match.group(2)), "metrics": metrics}
+        self._rows_from_0 = at == 0 if self._row < 0 else self._rows_from_0
+        self._row = at
+        values = {name: to_number(cell) for name, cell in zip(self._columns, cells)}  # noqa: B905 — younger than 3.9
+        kind = self._columns[0].lower()
+        del values[self._columns[0]]
+        fields: Fields = {"step" if kind == "iter" else "epoch": at}
+        if "#" in values:  # spaCy's: its row comes within an epoch
+            fields["step"] = values.pop("#")
+        elif kind != "iter":
+            fields["epoch"] += self._rows_from_0
+        return {
+            **fields,
+            "metrics": {name: cell for name, cell in values.items() if not isinstance(cell, str)},
+        }
 
 
 def _read_openmmlab(text: str) -> Optional[Fields]:
@@ -279,6 +296,22 @@ def _read_clu(text: str) -> Optional[Fields]:
 def _read_clu_notes(text: str) -> Optional[Fields]:
     match = _CLU_NOTES.search(text)
     return {"step": int(match.group(1)), "total_steps": int(match.group(2))} if match else {}
+
+
+def _read_ray(text: str) -> Optional[Fields]:
+    match = _RAY.match(text)
+    return {"step": int(match.group(1))} if match else None
+
+
+def _read_composer(text: str) -> Optional[Fields]:
+    """A batch is one of the epoch that is named, which counts from 1, else of the run."""
+    match = _COMPOSER.match(text)
+    if match is None:
+        return None
+    epoch, step, total = match.groups()
+    if epoch is None:
+        return {"step": int(step), "total_steps": int(total)}
+    return _in_epoch(int(epoch), int(step), max(int(total), 1))
 
 
 def _read_nothing(_: str) -> Optional[Fields]:

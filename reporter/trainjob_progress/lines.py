@@ -30,7 +30,7 @@ MAX_LINE = 8192  # characters; a longer one is no progress
 _COUNT = r"\d{1,15}"
 _A_NUMBER = lazily(NUMBER, re.IGNORECASE)
 _MAY_MEAN = lazily(
-    r"\d|nan|inf|iteration(?: is)?:|_mem ", re.IGNORECASE
+    r"\d|nan|inf|iteration(?: is)?:|_mem |^\s{0,16}(?:e|epoch|iter)  ", re.IGNORECASE
 )  # most lines have nothing of this, and cost little
 _ESCAPES = lazily(r"\x1b(?:\[[0-9;?]{0,32}[A-Za-z]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\))")
 _CURSOR_UP = "\x1b[A"  # how tqdm returns from a bar that it draws below another
@@ -98,7 +98,8 @@ def own_words(line: str) -> Optional[str]:
     prefix = _RANK_PREFIX.match(line) if "]" in line or line[:1] in _BEGIN_OF_RANK else None
     if prefix is None:
         return line
-    return line[prefix.end() :] if int(prefix.group(prefix.lastindex or 0)) == 0 else None
+    words = line[prefix.end() :]  # Megatron's last rank speaks for all
+    return words if int(prefix.group(prefix.lastindex or 0)) == 0 or "| consumed samples:" in words else None
 
 
 def find_bar(line: str) -> Optional[Drawing]:
@@ -230,7 +231,7 @@ class LineReader:
             words = words[begin:]
         if self._search is not None:
             return self._read_own(self._search, words)
-        if not (_MAY_MEAN.search(words) or "/  " in words or words.startswith("E  ")):
+        if not (_MAY_MEAN.search(words) or "/  " in words):
             self._repeats = False
             self._is_aside = len(words) < 64 and _IS_EVALUATION.match(words) is not None
             return None

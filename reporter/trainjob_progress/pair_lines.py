@@ -126,6 +126,7 @@ class PairReader:
         if text.endswith("}") and (both := self._read_both(text)) is not None:
             return both
         is_all = bool(pairs) and _are_said(pairs, text)
+        is_measured = is_measured or not is_whole
         if not is_all and not (is_measured and position is not None):
             return None
         words = "" if position is None else _find_words(found, text, position)
@@ -150,14 +151,14 @@ class PairReader:
             is_assigned = not all(pair.sign.isspace() for pair in pairs)
             return fields if is_assigned and speaks_of_progress(fields) else None
         names: object = ""
-        if is_whole and not is_measured:
+        if not is_measured:
             left = _leave_out(found, text, position or 0)
             if "epoch" not in fields and _PROSE.search(_BESIDE.sub("", left)) is not None:
                 return {}  # `Step 2/5 done` of a script
             names = _DIGITS.sub("0", text)
-        is_plain = not words and (is_measured or not is_whole)
+        is_plain = not words and is_measured
         texts = (_DIGITS.sub("0", quoted) for quoted in _QUOTED.findall(text)) if '="' in text else ()
-        totals = (pair.total for pair in pairs if pair.total is not None)
+        totals = (pair.total for pair in pairs if pair.total is not None and pair.name.lower() in COUNTS)
         kind = is_measured, *(pair.name for pair in pairs if pair.name.lower() in COUNTS)
         names = kind, words or names, *totals, *texts
         return {**fields, "form": Form(kind, names, is_plain, bool(words))}
@@ -196,8 +197,11 @@ class PairReader:
         at = text.find("{")
         if at <= 0:
             return None
-        fields, values = self.read(text[:at], is_whole=False), parse_object(text[at:])
-        if not fields or not values or POSITION.isdisjoint(fields):
+        values = parse_object(text[at:])
+        if not values:
+            return None
+        fields = self.read(text[:at], is_whole=not any(isinstance(one, float) for one in values.values()))
+        if not fields or POSITION.isdisjoint(fields):
             return None
         metrics = {name: value for name, value in values.items() if type(value) in (int, float)}
         return {**fields, "metrics": {**fields.get("metrics", {}), **metrics}}

@@ -367,3 +367,57 @@ def test_spacys_table_names_its_columns() -> None:
     assert read(head, "---  ------  ------------", row) == said
     assert read(row) is None
     assert read(head, "  3     200   1.00") is None
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "said"),
+    [
+        (
+            "epoch     train_loss  valid_loss  accuracy  time    ",
+            [
+                "0         0.641147    0.441234    0.84      00:05   ",
+                "1         0.5         #na#        0.9       00:05",
+            ],
+            {"epoch": 2, "metrics": {"train_loss": 0.5, "accuracy": 0.9}},
+        ),
+        (
+            "  epoch    train_loss    valid_acc    valid_loss    cp     dur",
+            [
+                "      1        0.7371       0.6375        0.6543     +  0.1024",
+                "      2        0.64  0.68  0.58  0.0089",
+            ],
+            {
+                "epoch": 2,
+                "metrics": {"train_loss": 0.64, "valid_acc": 0.68, "valid_loss": 0.58, "dur": 0.0089},
+            },
+        ),
+        (
+            "      Iter       Train Loss   Remaining Time ",
+            ["         1           1.3018            0.10s", "        50           0.2349            0.00s"],
+            {"step": 50, "metrics": {"Train Loss": 0.2349}},
+        ),
+    ],
+)
+def test_rows_of_a_table_are_epochs_or_iterations(head: str, rows: list[str], said: dict[str, Any]) -> None:
+    """Of fastai, skorch and scikit-learn, as recorded. Seen: no position."""
+    assert read(head, *rows) == said
+    assert read(*rows) is None
+    assert read(head, *rows, rows[0]) is None  # another table's
+    assert read(head, "3 of 4 files were 0.5") is None
+
+
+def test_composers_batches_and_rays_iterations_are_positions() -> None:
+    """Composer's by its source, console_logger.py, and Ray Train's as it prints them. Seen: no position."""
+    assert read("[batch=20/100]:") == {"step": 20, "total_steps": 100}
+    assert read("[epoch=2][batch=16/64]:") == {"step": 80, "epoch": 1.25}
+    assert read("[Eval batch=5/5] Eval on eval data:") is None
+    assert read("Training finished iteration 2 at 2025-11-25 10:00:00. Total running time: 20s") == {
+        "step": 2
+    }
+
+
+def test_megatrons_last_rank_speaks_for_all() -> None:
+    """Seen: no position, where each line bears the mark of its rank."""
+    line = " [2025-11-25 10:00:00] iteration       20/     500 | consumed samples:         2560 | lm loss: 1.5E+01 |"
+    assert (read(f"[default7]:{line}") or {})["step"] == 20
+    assert read("[default7]: step 20 loss 0.5") is None

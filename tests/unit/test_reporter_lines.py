@@ -738,6 +738,18 @@ def test_a_line_with_more_or_fewer_measurements_is_of_the_same_form(usual: str, 
     assert (read(usual.format(10), usual.format(20), last.format(30)) or {})["step"] == 30
 
 
+def test_an_epoch_before_a_dictionary_of_measurements_counts_behind_a_loggers_name() -> None:
+    """Of Accelerate's examples. Seen: nothing."""
+    line = "11/25/2025 10:00:00 - INFO - __main__ - epoch 1: {'matthews_correlation': 0.5}"
+    assert read(line) == {"epoch": 1, "metrics": {"matthews_correlation": 0.5}}
+
+
+def test_a_count_of_something_else_is_no_part_of_a_lines_form() -> None:
+    """Of OpenNMT. Seen: step 50 for ever."""
+    lines = [f"Step {step}/1000; acc: 10.5; ppl: 9.1; bsz: 10/ {step}/10" for step in (50, 100)]
+    assert (read(*lines) or {})["step"] == 100
+
+
 @pytest.mark.parametrize(
     ("lines", "metrics"),
     [
