@@ -169,8 +169,8 @@ class PairReader:
         values: Metrics = {}
         totals: Fields = {}
         doubted = find_doubted(pairs)
-        has_loss = any("loss" in pair.name.lower() for pair in pairs)
-        has_episode = any(pair.name.lower() == "episode" for pair in pairs)
+        names = {pair.name.lower() for pair in pairs}
+        has_loss = any("loss" in name for name in names)
         for pair in pairs:
             name = pair.name.lower()
             if pair.name in doubted or (name == "steps" and not has_loss):
@@ -181,7 +181,8 @@ class PairReader:
                 field = "epoch" if name == "epoch" else "step"
                 if (
                     field in said
-                    or (field == "step" and has_episode)
+                    or (field == "step" and "episode" in names)
+                    or (name == "iter" and "step" in names)  # of LitGPT: a micro-batch
                     or (field == "step" and self._names_run and name not in OF_RUN)
                 ):
                     continue

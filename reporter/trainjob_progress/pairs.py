@@ -19,7 +19,7 @@ _GROUPED = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s?\([a-z]{{1,16}}\))?)"
-    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,4}}is\s{{1,4}}|\s{{1,16}}|(?=\[))(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,4}}is\s{{1,4}}|\s{{1,16}}|(?=\[)|\x20?#)(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
     rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
@@ -47,6 +47,7 @@ _PART_CHARACTERS = 12
 _WORDS = lazily(
     r"(?:^|[|,;:(\[\]){}\t]\s{0,4}|\s-\s|\s\s|\d\s)((?:(?:[A-Za-z]{1,4}\.|[A-Za-z][A-Za-z_]{0,31}(?:-[A-Za-z\d]{1,16}\.?)?)\s){1,4})$"
 )
+_OF_COUNTS = ("", "#", " #")  # signs: `epoch[3/10]`, `epoch #3`
 _ENDS = lazily(r"\s{0,4}(?:$|[|,;\])])")
 _NO_COUNT = lazily(r"[ \u00a0\u202f]\d{3}(?![\d.])|%")  # `step: 1 000`: is it 1000, or 1? `epoch: 50%`
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
@@ -96,9 +97,9 @@ def find_pairs(text: str) -> list[Pair]:
         lowered = name.lower()
         if sign.isspace() and value.isdecimal() and lowered in _OF_SENTENCE:
             sentence = match.end() + 1
-        if match.start() == sentence or lowered in _NO_NAMES or (not sign and lowered not in COUNTS):
+        if sentence in (match.start(), match.end() + 1) or lowered in _NO_NAMES:
             continue
-        if sentence == match.end() + 1:
+        if sign in _OF_COUNTS and lowered not in COUNTS:
             continue
         start = match.start()
         if (

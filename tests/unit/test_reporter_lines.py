@@ -744,6 +744,20 @@ def test_an_epoch_before_a_dictionary_of_measurements_counts_behind_a_loggers_na
     assert read(line) == {"epoch": 1, "metrics": {"matthews_correlation": 0.5}}
 
 
+def test_the_step_of_litgpt_is_not_its_micro_batch() -> None:
+    """Seen: step 24."""
+    line = "Epoch 1 | iter 24 step 6 | loss train: 1.423, val: n/a | iter time: 523.10 ms (step)"
+    assert (read(line) or {})["step"] == 6
+    assert read(line, "iter 24: val loss 1.5012, val time: 12345.67 ms") == {
+        "metrics": {"val_loss": 1.5012, "val_time": 12345.67}
+    }
+
+
+def test_a_count_behind_a_number_sign_is_read() -> None:
+    assert read("Epoch #3 loss 0.5") == {"epoch": 3, "metrics": {"loss": 0.5}}
+    assert read("issue #3 loss 0.5") is None
+
+
 def test_a_count_of_something_else_is_no_part_of_a_lines_form() -> None:
     """Of OpenNMT. Seen: step 50 for ever."""
     lines = [f"Step {step}/1000; acc: 10.5; ppl: 9.1; bsz: 10/ {step}/10" for step in (50, 100)]
