@@ -173,7 +173,7 @@ class LineReader:
         """Whether a position is the run's. The first one is, if it is plain. Another form has to come twice,
         with more: what comes once is a setting, a result or something else's. Where forms change with each
         line, one counts that says more than the last of its kind, if no trusted one was between."""
-        at = {field: fields[field] for field in POSITION.intersection(fields)}
+        at = {field: fields[field] for field in POSITION if fields.get(field) is not None}
         if self._is_aside:  # the training goes on with the form it had
             rises = all((self._standing.get(field) or 0) < value for field, value in at.items())
             if form.names not in self._trusted or not rises:

@@ -255,8 +255,8 @@ def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
     if aside is None:
         return pairs
     part = f"{aside.group()}_"
-    if aside.start() == start and not f"{pairs[0].name}_".startswith(part):
-        return pairs
+    if aside.start() == start and ("_" in aside.group() or not f"{pairs[0].name}_".startswith(part)):
+        return pairs  # `test_reward: 30.0, loss: 0.5`
     return [
         pair if f"{pair.name}_".startswith(part) else pair._replace(name=part + pair.name) for pair in pairs
     ]

@@ -14,7 +14,7 @@ from .patterns import lazily
 Metrics = dict[str, Union[float, str]]
 
 NUMBER = r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,4})?|[+-]?(?:nan|inf(?:inity)?)"
-_GROUPED = r"\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
+_GROUPED = r"[1-9]\d{0,2}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 # `0:10:00`, `1 day, 0:10:00`, `12ms`, `1970-01-01` and `101-200` are not 0, 1, 12, 1970 and 101.
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(

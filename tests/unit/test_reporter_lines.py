@@ -758,6 +758,23 @@ def test_a_count_behind_a_number_sign_is_read() -> None:
     assert read("issue #3 loss 0.5") is None
 
 
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        ("test_reward: 30.0, best_reward: 31.0", {"test_reward": 30.0, "best_reward": 31.0}),
+        ("valid_auc=0.5 valid_loss=0.4 time=3.5", {"valid_auc": 0.5, "valid_loss": 0.4, "time": 3.5}),
+        ("test acc: 0.5, loss: 0.4", {"test_acc": 0.5, "test_loss": 0.4}),
+        ("loss=0.4, grad_norm=0.523, accuracy=0,5", {"loss": 0.4, "grad_norm": 0.523}),
+        ("loss=0.4, grad_norm=0.523, accuracy=0,523", {"loss": 0.4, "grad_norm": 0.523}),
+    ],
+)
+def test_a_name_that_says_an_evaluation_is_no_part_of_the_next_name(
+    line: str, metrics: dict[str, float]
+) -> None:
+    """Seen: `test_reward_best_reward`, and an accuracy of 523."""
+    assert read(line) == {"metrics": metrics}
+
+
 def test_a_count_of_something_else_is_no_part_of_a_lines_form() -> None:
     """Of OpenNMT. Seen: step 50 for ever."""
     lines = [f"Step {step}/1000; acc: 10.5; ppl: 9.1; bsz: 10/ {step}/10" for step in (50, 100)]
