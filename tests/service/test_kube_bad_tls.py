@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -14,12 +15,14 @@ import msgspec
 import pytest
 import uvloop
 import yaml
+from kubernetes_asyncio.client import Configuration
 from structlog.testing import capture_logs
 
 from tests.certificates import SERVER, Authority, Certificate
 from visibility_api.jobs.job import JobRef
 from visibility_api.kube import client as kube_client
 from visibility_api.kube.client import KubeClient
+from visibility_api.kube.errors import Unreachable
 from visibility_api.workloads import elsewhere
 from visibility_api.workloads.elsewhere import ShownJob, Upstreams
 
@@ -203,3 +206,22 @@ async def test_a_ca_that_is_put_right_in_its_file_and_a_certificate_that_is_rene
         assert context is not None
         context.load_cert_chain(*GOOD.write(tmp_path, "server"))
         await until(lambda: not upstreams.faults)
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_of_a_port_where_nothing_listens_it_is_told_that_it_refuses(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """An event loop says `Connect call failed`, whatever the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host = f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+    async def get() -> str:
+        async with KubeClient(Configuration(host=host)) as client:
+            with pytest.raises(Unreachable) as error:
+                await client.get("/apis")
+            return str(error.value)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        found = runner.run(get())
+    assert found == f"GET /apis: no connection to {host.removeprefix('https://')}: Connection refused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -181,7 +182,10 @@ def _describe_unconnected(error: aiohttp.ClientConnectorError) -> str:
         return f"the certificate of {place} is not accepted: {cause.verify_message.rstrip('.')}. {hint}"
     if isinstance(cause, ssl.SSLError):
         return f"no TLS connection to {place}: {_words_of(cause)}. Check that its port is one of HTTPS"
-    why = cause.strerror or type(cause).__name__
+    # The text of an event loop's error does not say why; that of several addresses has no number.
+    number = cause.errno or 0  # that of a name that is not found is negative
+    why = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+    why = why or type(cause).__name__
     return f"no connection to {place}: {why}"[:MAX_MESSAGE_CHARACTERS]
 
 
