@@ -214,6 +214,37 @@ async def test_a_namespace_that_pushes_little_waits_for_no_more_than_one_report_
     assert max(waited) < 0.005
 
 
+@in_virtual_time
+async def test_of_a_namespace_that_needs_more_than_200_others_get_a_push_waits_for_a_turn_or_two() -> None:
+    """After logs that took 30 ms to read it waited for seconds: until each of the others had had as much."""
+    loop = asyncio.get_running_loop()
+    turns, ends = LoopTurns(loop.time), loop.time() + 10.0
+
+    async def push(namespace: str) -> None:
+        while loop.time() < ends:
+            await turns.wait(namespace, 500)
+            turns.spend(namespace, 0.25)
+
+    async def read_logs() -> None:
+        while loop.time() < ends:
+            await asyncio.sleep(0.5)
+            for _ in range(30):
+                await turns.wait("mine", 16_384)
+                turns.spend("mine", 1.0)
+
+    others = [asyncio.create_task(push(str(number % 200))) for number in range(800)]
+    others.append(asyncio.create_task(read_logs()))
+    waited = list[float]()
+    while loop.time() < ends - 1.0:
+        await asyncio.sleep(0.05)
+        began = loop.time()
+        await turns.wait("mine", 500)
+        turns.spend("mine", 0.25)
+        waited.append(loop.time() - began)
+    await asyncio.gather(*others)
+    assert max(waited) < 0.4
+
+
 def test_the_loop_is_not_kept_at_work_while_reports_wait() -> None:
     """A timer of less than half a millisecond ends at once in uvloop: there were 60,000 a second."""
     asked = 0

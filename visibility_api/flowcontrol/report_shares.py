@@ -23,6 +23,9 @@ UNIT_MS = 0.02  # in which time is counted
 PUSH_MS, MS_PER_BYTE = 0.15, 0.25 / 65_536
 SHARE_MS_PER_S = 500.0  # of all reports together, however much their budgets have saved up
 TURN_MS = 1.0  # of it, at once; the report that exceeds it is the last
+# So much more than others at most a namespace counts as having used: it waits for a turn of each, not for
+# seconds while hundreds get some milliseconds a second each.
+AHEAD_MS = 0.5
 MIN_WAIT_S = 0.001  # until the share is looked at again: what is shorter is no wait for uvloop
 # What a push is expected to take to be read and recorded: a usual one, the costliest, and what the costliest
 # bodies take besides.
@@ -196,7 +199,7 @@ class LoopTurns:
     def spend(self, namespace: str, ms: float) -> None:
         """A report of this namespace took so much of the event loop's time."""
         self._until = max(self._until, self._clock()) + ms / SHARE_MS_PER_S
-        self._used[namespace] = self._used_by(namespace) + ms
+        self._used[namespace] = min(self._used_by(namespace) + ms, self._least + AHEAD_MS)
 
     def _used_by(self, namespace: str) -> float:
         return max(self._least, self._used.get(namespace, 0.0))
