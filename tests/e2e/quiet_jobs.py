@@ -6,7 +6,7 @@ They are served as Pending until a condition in their status says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tests.e2e.api import Api, Object
 from tests.e2e.processes import wait_until
@@ -65,6 +65,20 @@ class QuietJobs:
 
     def wait_served(self, *names: str) -> None:
         wait_until(lambda: self.served().keys() >= set(names), what=f"{', '.join(names[:3])} … are served")
+
+    def wait_settled(self) -> None:
+        """Until all that was created, labelled and deleted here is served so."""
+
+        def identities(items: Iterable[Object]) -> set[str]:
+            metas = [item["metadata"] for item in items]
+            return {
+                f"{each['name']} {each['uid']} {sorted(each.get('labels', {}).items())}" for each in metas
+            }
+
+        wait_until(
+            lambda: identities(self.served().values()) == identities(self._admin.items(self._path)),
+            what="all changes are served",
+        )
 
     def wait_phase(self, name: str, phase: str) -> None:
         wait_until(
