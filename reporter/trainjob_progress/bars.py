@@ -275,8 +275,8 @@ class BarReader:
         seen = self._strangers.get(bar)
         if seen is not None and 0 < seen[0] < step and seen[1] + 1 < signs:
             self._proven.add(bar)
-        if seen is not None or len(self._strangers) < MAX_BARS:
-            self._strangers[bar] = step, signs
+        if (seen is None and len(self._strangers) < MAX_BARS) or (seen is not None and seen[0] != step):
+            self._strangers[bar] = step, signs  # not if it is drawn again below a line
         return bar in self._proven
 
     def _as_run(self, name: str, step: int, total: int, *, is_named: bool, shows_loss: bool) -> Fields:
@@ -289,7 +289,9 @@ class BarReader:
             found = _Bar(name, total)
             found.is_named = found.is_named or is_named or shows_loss
             if bar is not None and not bar.is_doubted and not found.counts_epochs:
-                is_next = is_named and bar.step >= bar.total
+                is_next = bar.step >= bar.total and (
+                    is_named or self._is_proven((name, total), step, may_be_outer=False)
+                )
                 is_sure = bar.is_named or bar.has_lines or bar.heard > 0
                 if not is_next and (is_sure or not found.is_named):
                     return {} if is_sure else self._leave_open(bar, found, step)
@@ -411,7 +413,7 @@ class BarReader:
         if self._is_renamed is not None or last is None:
             return bool(self._is_renamed)
         if last[2] == total and epoch > last[0]:
-            if step < last[1]:
+            if step < last[1] or last[1] == total:
                 self._is_renamed = False
             elif step > 1:  # where an epoch is short, 0 or 1 may be all that was seen of it
                 self._is_renamed = True

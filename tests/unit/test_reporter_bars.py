@@ -588,6 +588,29 @@ def test_the_same_bar_of_another_process_begins_no_round(late: int) -> None:
     assert known[-1] == 60
 
 
+def test_a_bar_beside_which_losses_are_printed_is_the_next_training() -> None:
+    """Of two Trainers of Transformers, one after the other. Seen: 300 of 300 during the second."""
+    ended = "{'train_runtime': 30.5, 'train_loss': 0.5, 'epoch': 3.0}"
+    first = ["100%|█████| 300/300 [00:30<00:00, 10it/s]", ended]
+    lines = [f" 50%|█████| {at}/100 [00:05<00:05, 10it/s]" for at in (0, 10, 20)]
+    losses = [f"{{'loss': 0.5, 'epoch': {at}}}" for at in (0.1, 0.2)]
+    assert (read(*first, *lines[:2], losses[0], lines[2]) or {}) == {"step": 20, "total_steps": 100}
+    assert read(*first, *losses, *lines) is None  # of an evaluation
+
+
+def test_a_bar_that_is_drawn_again_below_a_line_goes_on_after_another_one() -> None:
+    """Seen: nothing, from the first evaluation on, of Transformers' Trainer where no loss is due."""
+    bars = [f" 45%|████ | {at}/300 [01:23<01:41, 5.41it/s]" for at in (100, 100, 101)]
+    other = " 50%|█████| 16/16 [00:01<00:00, 8.00it/s]"
+    assert (read(bars[0], other, "{'eval_loss': 0.5, 'epoch': 1.0}", *bars[1:]) or {})["step"] == 101
+
+
+def test_bars_of_epochs_that_are_seen_at_their_ends_only_are_several() -> None:
+    """Seen: step 20 of 20, finished."""
+    ended = [f"Epoch {epoch}/3: 100%|█████| 20/20 [00:00<00:00, 500it/s]" for epoch in (1, 2)]
+    assert read(*ended) == {"step": 40, "total_steps": 60, "epoch": 2, "total_epochs": 3}
+
+
 def test_where_bars_are_missing_rounds_are_not_counted() -> None:
     ended, begun = "100%|█████| 20/20 [00:10<00:00]", "  5%|▌    | 1/20 [00:00<00:10]"
     reader = LineReader(sees_all=False)
