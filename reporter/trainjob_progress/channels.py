@@ -135,18 +135,16 @@ class Channel:
         was kept last has been taken: then some is read."""
         if not self._can_splice or not self._backlog:
             return False
-        waiting = self._count_waiting() - FLOOD
-        if waiting < FLOOD:
+        moved = self._count_waiting() - FLOOD
+        if moved < FLOOD:
             return False
         try:
-            while waiting > 0:  # the target's pipe may have less room
-                moved = os.splice(self._source, self._target, waiting)
-                waiting -= moved
-                self._left = max(self._left - moved, 0)
-                self._has_skipped = True
+            moved = os.splice(self._source, self._target, moved)
         except OSError:  # the target is no pipe, or what is wrong with it is found by writing
             self._can_splice = False
             return False
+        self._left = max(self._left - moved, 0)
+        self._has_skipped = True
         return True
 
     def _count_waiting(self) -> int:
