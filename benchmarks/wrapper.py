@@ -1,5 +1,6 @@
 """What `python -m trainjob_progress.run` costs a command that prints without a pause, beside a bare pipe, and
-beside a second pipe with `cat` between: whoever reads the output on its way has that one as well.
+beside a second pipe with `cat` between: whoever reads the output on its way has that one as well. Also beside
+the least that a process between two pipes costs, one that only calls `splice`; and beside a wrapped `true`.
 
     python -m benchmarks.wrapper [--megabytes 300] [--rounds 5]
 
@@ -33,6 +34,14 @@ if sys.argv[3] == "print":
 while left > 0:
     left -= os.write(1, block)
 """
+SPLICE = """
+import os, sys
+source, inlet = os.pipe()
+os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, inlet, 1)])
+os.close(inlet)
+while os.splice(source, 1, 1 << 20): pass
+os.wait()
+"""
 LINES = {
     "print": "step 1234/10000 | loss: 0.5234 | lr 3e-4\\n",
     "prose": "the quick brown fox jumps over the lazy dog\\n",
@@ -65,6 +74,8 @@ def measure_all(python: str, options: argparse.Namespace, results: dict[str, dic
         kinds = {
             "bare": command,
             "cat": ["sh", "-c", '"$@" | cat', "sh", *command],
+            "splice": [python, "-S", "-c", SPLICE, *command],
+            "start": [python, "-m", "trainjob_progress.run", "--", "true"],
             "wrapped": [python, "-m", "trainjob_progress.run", "--", *command],
         }
         least: dict[str, float] = {}
@@ -74,7 +85,7 @@ def measure_all(python: str, options: argparse.Namespace, results: dict[str, dic
                     least[f"{kind}_{what}"] = min(least.get(f"{kind}_{what}", 1e9), seconds)
         results[name] = {what: round(seconds, 3) for what, seconds in least.items()}
         for what in ("wall", "cpu"):
-            for other in ("bare", "cat"):
+            for other in ("bare", "cat", "splice"):
                 ratio = least[f"wrapped_{what}_s"] / least[f"{other}_{what}_s"]
                 results[name][f"ratio_{what}_{other}"] = round(ratio, 2)
 
