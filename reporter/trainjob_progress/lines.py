@@ -162,6 +162,7 @@ class LineReader:
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
         if fields and not self._is_bar:
+            self._is_aside = self._is_aside and POSITION.isdisjoint(fields)
             at = (fields.get("step"), fields.get("epoch"))  # half an epoch needs a bar for the rest
             if self._sees_all and not self._bars.has_run and any(type(each) is int and each for each in at):
                 self._moves += 1 + says_loss(fields.get("metrics", ()))
@@ -174,8 +175,9 @@ class LineReader:
         with more: what comes once is a setting, a result or something else's. Where forms change with each
         line, one counts that says more than the last of its kind, if no trusted one was between."""
         at = {field: fields[field] for field in POSITION if fields.get(field) is not None}
+        before = {field: self._standing.get(field) or 0 for field in at}
         if self._is_aside:  # the training goes on with the form it had
-            rises = all((self._standing.get(field) or 0) < value for field, value in at.items())
+            rises = before != at and all(before[field] <= value for field, value in at.items())
             if form.names not in self._trusted or not rises:
                 return False
             self._is_aside = False
@@ -186,7 +188,7 @@ class LineReader:
                 for before in (self._forms.get(form.names, {}), self._forms.get(kind, {}))
             )
             is_first = form.is_plain and not any(self._standing.values())
-            if not (is_first or rises) or (form.has_words and self._trusted):
+            if not (is_first or rises) or (form.has_words and self._trusted and any(self._standing.values())):
                 if len(self._forms) >= MAX_FORMS:
                     self._forms.clear()
                 self._forms[form.names] = self._forms[kind] = at

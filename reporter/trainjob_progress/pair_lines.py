@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from copy import copy
 from typing import Optional
@@ -107,7 +108,8 @@ class PairReader:
 
     def __init__(self, epochs: Epochs) -> None:
         self.epochs = epochs
-        self._names_run = False  # steps are named as the run's: others are of something else
+        self._names_run = False  # steps are named as the run's, and go on: others are of something else
+        self._run_step = math.inf  # the last one
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
@@ -138,7 +140,10 @@ class PairReader:
             return {}
         pairs = _with_totals(pairs, text)
         pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
-        self._names_run = self._names_run or any(pair.name.lower() in OF_RUN for pair in pairs)
+        for pair in pairs:
+            if pair.name.lower() in OF_RUN:
+                self._names_run = self._names_run or self._run_step < pair.value
+                self._run_step = pair.value
         fields, values = self._sort(pairs)
         if is_another_ranks(values):
             return {}
@@ -171,6 +176,7 @@ class PairReader:
         doubted = find_doubted(pairs)
         names = {pair.name.lower() for pair in pairs}
         has_loss = any("loss" in name for name in names)
+        names_run = self._names_run or not OF_RUN.isdisjoint(names)
         for pair in pairs:
             name = pair.name.lower()
             if pair.name in doubted or (name == "steps" and not has_loss):
@@ -183,7 +189,7 @@ class PairReader:
                     field in said
                     or (field == "step" and "episode" in names)
                     or (name == "iter" and "step" in names)  # of LitGPT: a micro-batch
-                    or (field == "step" and self._names_run and name not in OF_RUN)
+                    or (field == "step" and names_run and name not in OF_RUN)
                 ):
                     continue
                 said[field] = pair.value

@@ -775,6 +775,31 @@ def test_a_name_that_says_an_evaluation_is_no_part_of_the_next_name(
     assert read(line) == {"metrics": metrics}
 
 
+@pytest.mark.parametrize(
+    ("lines", "position"),
+    [
+        # An epoch goes on after an evaluation, and another one begins.
+        (("epoch 1, step 100, loss 0.5", "Validating...", "epoch 1, step 200, loss 0.4"), ("step", 200)),
+        (
+            ('{"epoch": 1, "step": 5, "loss": 0.5}', "Testing", '{"epoch": 1, "step": 6, "loss": 0.5}'),
+            ("step", 6),
+        ),
+        (
+            ("Epoch 1/2", "step 9 lr 0.1 loss 0.5", "Testing", "Epoch 2/2", "step 3 lr 0.1 loss 0.4"),
+            ("step", None),
+        ),
+        # A first line before the training is of another form, or names its steps otherwise.
+        (("step 0 loss 9.5", "exp1 step 10 loss 0.5", "exp1 step 20 loss 0.4"), ("step", 20)),
+        (("global_step=0 loss=9.5", "step 10 loss 0.5", "step 20 loss 0.4"), ("step", 20)),
+    ],
+)
+def test_a_position_does_not_stay_where_it_was(lines: tuple[str, ...], position: tuple[str, Any]) -> None:
+    """Seen: step 100, 5 and 0, as long as the epoch or the program lasted; and a loss that stayed."""
+    fields = read(*lines) or {}
+    assert position in fields.items()
+    assert "metrics" in fields
+
+
 def test_a_count_of_something_else_is_no_part_of_a_lines_form() -> None:
     """Of OpenNMT. Seen: step 50 for ever."""
     lines = [f"Step {step}/1000; acc: 10.5; ppl: 9.1; bsz: 10/ {step}/10" for step in (50, 100)]
