@@ -181,21 +181,25 @@ class LineReader:
             if form.names not in self._trusted or not rises:
                 return False
             self._is_aside = False
-        if form.names not in self._trusted:
-            kind = form.names if form.has_words else form.kind
+        key = form.names, form.texts
+        if key not in self._trusted:
+            kind = key if form.has_words else form.kind
             rises, others_rise = (
                 any(before[field] < value for field, value in at.items() if field in before)
-                for before in (self._forms.get(form.names, {}), self._forms.get(kind, {}))
+                for before in (self._forms.get(key, {}), self._forms.get(kind, {}))
             )
             is_first = form.is_plain and not any(self._standing.values())
+            is_full = len(self._trusted) >= 2 * MAX_FORMS
             if not (is_first or rises) or (form.has_words and self._trusted and any(self._standing.values())):
                 if len(self._forms) >= MAX_FORMS:
                     self._forms.clear()
-                self._forms[form.names] = self._forms[kind] = at
+                self._forms[key] = self._forms[kind] = at
                 is_same = all(self._standing.get(field) == value for field, value in at.items())
+                if others_rise and not form.has_words and not is_full:
+                    self._trusted.add(form.names)
                 return not form.has_words and (others_rise or is_same)
-            if len(self._trusted) < MAX_FORMS:
-                self._trusted.add(form.names)
+            if not is_full:
+                self._trusted.update((form.names, key))
         self._forms.pop(form.kind, None)
         return True
 

@@ -69,7 +69,8 @@ class Form(NamedTuple):
     thing's."""
 
     kind: object  # what all lines have in common that say as much
-    names: object  # what tells it apart from others
+    names: object  # what tells it apart from others, and texts that do
+    texts: object = ()
     is_plain: bool = False  # a measurement stands beside it, and no text and no unknown word
     has_words: bool = False  # which are not known
 
@@ -107,8 +108,8 @@ def read_object(text: str) -> Optional[Fields]:
     if not POSITION.isdisjoint(fields):
         measured = fields.get("metrics", {})
         is_measured = says_measured(measured)
-        texts = (value for value in metrics.values() if isinstance(value, str))
-        says_more = any(not _SAYS_TRAINING.match(one) for one in texts)
+        said = (value for value in metrics.values() if isinstance(value, str))
+        says_more = any(not _SAYS_TRAINING.match(text) for text in said)
         if says_more and not is_measured and not any(isinstance(value, float) for value in measured.values()):
             return {}
         is_known = (
@@ -117,8 +118,9 @@ def read_object(text: str) -> Optional[Fields]:
         if not is_known:
             is_plain = is_measured and not (says_more or "best" in text)
             kind = "object", *(name for name in values if name.lower() in COUNTS or not is_measured)
-            names = kind, *(() if is_plain else values), *(_DIGITS.sub("0", part) for part in parts)
-            fields["form"] = Form(kind, names, is_plain)
+            names = kind, *(() if is_plain else values)
+            texts = tuple(_DIGITS.sub("0", part) for part in parts)
+            fields["form"] = Form(kind, names, texts, is_plain)
     has_text = any(isinstance(values[name], str) for name in fields.get("metrics", ()))  # Katib's, HF's of v5
     return fields if fields and (has_text or speaks_of_progress(fields)) else None
 

@@ -162,11 +162,11 @@ class PairReader:
                 return {}  # `Step 2/5 done` of a script
             names = _DIGITS.sub("0", text)
         is_plain = not words and is_measured
-        texts = (_DIGITS.sub("0", quoted) for quoted in _QUOTED.findall(text)) if '="' in text else ()
+        texts = tuple(_DIGITS.sub("0", quoted) for quoted in _QUOTED.findall(text)) if '="' in text else ()
         totals = (pair.total for pair in pairs if pair.total is not None and pair.name.lower() in COUNTS)
         kind = is_measured, *(pair.name for pair in pairs if pair.name.lower() in COUNTS)
-        names = kind, words or names, *totals, *texts
-        return {**fields, "form": Form(kind, names, is_plain, bool(words))}
+        form = Form(kind, (kind, words or names, *totals), texts, is_plain, bool(words))
+        return {**fields, "form": form}
 
     def _sort(self, pairs: list[Pair]) -> tuple[Fields, Metrics]:
         """Totals, and values by name: the first step and the first epoch are where the line stands."""

@@ -788,6 +788,14 @@ def test_a_name_that_says_an_evaluation_is_no_part_of_the_next_name(
             ("Epoch 1/2", "step 9 lr 0.1 loss 0.5", "Testing", "Epoch 2/2", "step 3 lr 0.1 loss 0.4"),
             ("step", None),
         ),
+        (
+            (
+                *(f'msg="loss {word}" step={len(word)} loss=0.5' for word in ("a", "bb")),
+                "Testing",
+                'msg="loss ccc" step=3 loss=0.4',
+            ),
+            ("step", 3),
+        ),
         # A first line before the training is of another form, or names its steps otherwise.
         (("step 0 loss 9.5", "exp1 step 10 loss 0.5", "exp1 step 20 loss 0.4"), ("step", 20)),
         (("global_step=0 loss=9.5", "step 10 loss 0.5", "step 20 loss 0.4"), ("step", 20)),
