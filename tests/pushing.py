@@ -67,6 +67,7 @@ class Cluster:
         self.objects: dict[str, dict[str, Any]] = {}
         self.jobs: dict[tuple[str, str], TrainingJob] = {}
         self.jobs_by_place: dict[tuple[str, str], TrainingJob] = {}  # by resource and namespace, of any name
+        self.unserved: set[str] = set()  # uids of jobs that are there, and served not yet
         self.asked: list[str] = []  # paths, in order
         self.reviewed: list[dict[str, Any]] = []  # specs of token reviews
         self.away: Exception | None = None
@@ -149,6 +150,10 @@ class Cluster:
         job = replace(job, rank0=replace(job.rank0, **changes))
         self.jobs[job.ref.namespace, job.ref.name] = job
         return job
+
+    async def exists(self, ref: JobRef) -> bool:
+        """Of a job that is served not yet: whether kube-apiserver has it."""
+        return ref.uid in self.unserved
 
     async def post(self, path: str, body: bytes, *, timeout_s: float) -> bytes:
         spec = json.loads(body)["spec"]
@@ -249,6 +254,7 @@ class Endpoint:
             kinds=kinds,
             is_synced=lambda _namespace: self.is_synced,
             is_watched=lambda _ref: self.is_watched,
+            exists=cluster.exists,
             reviews=ReviewAdmission(unknown=queues, clock=clock),
             clock=clock,
             timeout_s=admission_timeout_s,

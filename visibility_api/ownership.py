@@ -389,6 +389,7 @@ def build_term(
                 kinds=kinds,
                 is_synced=jobs.is_listed,
                 is_watched=lambda ref: are_pods_watched(pod_watches[ref.resource], ref.namespace),
+                exists=exists,
                 reviews=given.review_admission,
                 budgets=budgets,
             ),

@@ -397,6 +397,25 @@ async def test_little_is_kept_of_a_pods_owners_and_nothing_where_no_job_is_serve
     assert len(repr(list(kept.values()))) < 2000
 
 
+async def test_a_pod_of_a_job_that_has_just_taken_its_formers_place_is_to_push_again(
+    endpoint: Endpoint, cluster: Cluster
+) -> None:
+    """With replicas that share the jobs, the former one may be served for seconds."""
+    job = cluster.jobs["team-a", "bert"]
+    cluster.jobs["team-a", "bert"] = replace(job, ref=job_ref("bert", uid="former"))
+    cluster.unserved.add(job.ref.uid)
+    for path in (UPSTREAM, OURS):
+        with pytest.raises(Unavailable):
+            await admit(endpoint, path=path)
+    cluster.jobs["team-a", "bert"] = job
+    assert (await admit(endpoint)).job_uid == job.ref.uid
+    # That of the former one is not waited for.
+    cluster.unserved.clear()
+    cluster.jobs["team-a", "bert"] = replace(job, ref=job_ref("bert", uid="later"))
+    with pytest.raises(Forbidden):
+        await admit(endpoint)
+
+
 async def test_a_token_is_reviewed_anew_after_a_while(endpoint: Endpoint, cluster: Cluster) -> None:
     await admit(endpoint)
     del cluster.tokens[POD0]

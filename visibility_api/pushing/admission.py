@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -42,6 +42,7 @@ from .paths import Target, read_claims
 
 log = structlog.get_logger("visibility.pushing")
 
+Exists = Callable[[JobRef], Awaitable[bool]]  # whether kube-apiserver has it now. Raises ClusterError
 FindJob = Callable[[str, str, str], TrainingJob | None]  # by resource, namespace and name
 
 # How long a reviewed token is accepted, unless its pod goes or it expires earlier. Ten seconds, as elsewhere,
@@ -101,7 +102,8 @@ class _Refused(NamedTuple):
 
 class Admission:
     """`find_job` takes resource, namespace and name; `is_synced`: whether a namespace's jobs are listed;
-    `is_watched`: whether the watch of a job's pods works now."""
+    `is_watched`: whether the watch of a job's pods works now; `exists` is called for a pod of another job of
+    the same name."""
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class Admission:
         kinds: Kinds = BUILT_IN,
         is_synced: Callable[[str], bool] = lambda _namespace: True,
         is_watched: Callable[[JobRef], bool] = lambda _ref: True,
+        exists: Exists | None = None,
         reviews: ReviewAdmission | None = None,
         budgets: Budgets | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -123,6 +126,7 @@ class Admission:
         self._kinds = kinds.kinds
         self._is_synced = is_synced
         self._is_watched = is_watched
+        self._exists = exists
         self._reviews = ReviewAdmission(clock=clock) if reviews is None else reviews
         self._clock = clock
         self._timeout_s = timeout_s
@@ -290,9 +294,16 @@ class Admission:
         if target.kind is not None and self._find(target) is None:
             raise self._no_such_job(target)
 
+        namesakes = list[JobRef]()
+
         def is_served(kind: JobKind, membership: Membership) -> bool:
-            job = self._find_job(kind.served.plural, target.namespace, membership.job_name)
-            is_named = target.kind is None or membership.job_name == target.name
+            name, uid = membership.job_name, membership.job_uid
+            job = self._find_job(kind.served.plural, target.namespace, name)
+            is_named = target.kind is None or name == target.name
+            if is_named and job is not None and job.ref.uid != uid:
+                namesakes.append(
+                    JobRef(resource=job.ref.resource, namespace=job.ref.namespace, name=name, uid=uid)
+                )
             is_it = is_named and job is not None and job.ref.uid == membership.job_uid
             return is_it and job is not None and kind.has_replica(job, membership.pod_name)
 
@@ -301,6 +312,9 @@ class Admission:
         if found is not None:
             kind, membership = found
             return replace(target, kind=kind, name=membership.job_name), membership
+        for ref in namesakes:
+            if self._exists is not None and await self._exists(ref):
+                raise Unavailable("the pod's job has just taken the place of another one; try again later")
         if target.kind is None:
             raise self._no_such_job(target)
         raise Forbidden(_NOT_BOUND.format(target.kind_name))
