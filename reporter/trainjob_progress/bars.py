@@ -208,11 +208,8 @@ class BarReader:
                 return {}
             self._run = None  # so fast that it was drawn at its beginning and its end only
             return {"step": None, "total_steps": None}
-        name = ""
-        if has_name and (
-            words := _WORDS.match(description)
-        ):  # what follows them may change: an epoch, a loss
-            name = words.group().strip().lower()
+        words = _WORDS.match(description) if has_name else None
+        name = words.group().strip().lower() if words else ""  # what follows may change: an epoch, a loss
         # When it ends, an inner bar is drawn for the last time where the outer one was.
         is_below = is_nested or (name, total) in self._nested
         if has_name:

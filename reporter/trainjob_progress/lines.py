@@ -307,11 +307,8 @@ class LineReader:
         other = copy(self)
         other._bars, other._known, other._counted = self._bars.copy(), self._known.copy(), copy(self._counted)
         other._pairs = self._pairs.copy(other._counted)
-        other._standing, other._forms, other._trusted = (
-            dict(self._standing),
-            dict(self._forms),
-            set(self._trusted),
-        )
+        other._standing, other._forms = dict(self._standing), dict(self._forms)
+        other._trusted = set(self._trusted)
         return other
 
     def find_end(self) -> Optional[tuple[float, int]]:

@@ -100,7 +100,7 @@ def read_object(text: str) -> Optional[Fields]:
     parts: list[str] = [
         name if value is True else value for name, value in values.items() if _names_part(name, value)
     ]
-    if (aside := next(filter(_is_evaluation, parts), None)) is not None:
+    if (aside := next((part for part in parts if part.lower() in _EVALUATIONS), None)) is not None:
         return {"metrics": _name_aside(metrics, aside)} if speaks_of_progress({"metrics": metrics}) else None
     if are_settings(values, "batch"):
         return {}
@@ -112,10 +112,8 @@ def read_object(text: str) -> Optional[Fields]:
         says_more = any(not _SAYS_TRAINING.match(text) for text in said)
         if says_more and not is_measured and not any(isinstance(value, float) for value in measured.values()):
             return {}
-        is_known = (
-            is_measured and text.startswith("{'") and next(reversed(values)) == "epoch"
-        )  # Hugging Face's
-        if not is_known:
+        is_hugging_faces = is_measured and text.startswith("{'") and next(reversed(values)) == "epoch"
+        if not is_hugging_faces:
             is_plain = is_measured and not (says_more or "best" in text)
             kind = "object", *(name for name in values if name.lower() in COUNTS or not is_measured)
             names = kind, *(() if is_plain else values)
@@ -149,10 +147,6 @@ def _read_status(status: dict[str, Any]) -> Fields:
 def _names_part(name: str, value: object) -> bool:
     lowered = name.lower()
     return (isinstance(value, str) and lowered in _PARTS) or (value is True and lowered in _EVALUATIONS)
-
-
-def _is_evaluation(value: object) -> bool:
-    return isinstance(value, str) and value.lower() in _EVALUATIONS
 
 
 def _name_aside(metrics: Mapping[str, Any], aside: str) -> Fields:

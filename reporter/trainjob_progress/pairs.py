@@ -56,17 +56,9 @@ _WORDS_CHARACTERS = 48
 MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
 COUNTS = {
-    "step",
-    "steps",
-    "global_step",
-    "current_step",
-    "current_steps",
-    "num_updates",
-    "iter",
-    "iteration",
-    "it",
+    "step", "steps", "global_step", "current_step", "current_steps", "num_updates", "iter", "iteration", "it",
     "epoch",
-}
+}  # fmt: skip
 # `np.float64(0.5)`, `tensor(0.5, device='cuda:0')`, `Array([0.5], dtype=float32)`, `=[0.5]`
 _ARRAY = lazily(
     rf"\b(?:np\.\w{{1,16}}|tensor|array)\(\[?({NUMBER})\]?(?:, [a-z][^()]{{0,100}})?\)|(?<==)\[({NUMBER})\]",
