@@ -440,9 +440,9 @@ async def test_a_stand_in_is_not_read_while_rank_0_reports(endpoint: Endpoint, c
 
 
 async def test_of_many_pods_whose_turn_comes_at_one_moment_a_few_are_read_at_a_time(
-    endpoint: Endpoint, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = ("bert", "gpt", "t5")
+    endpoint, jobs = Endpoint(cluster, bodies=Bodies()), ("bert", "gpt", "t5")
     for name in jobs[1:]:
         cluster.add_job(name)
     pods = [
