@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -103,7 +104,12 @@ class Screen:
         """The exit code."""
         if by is not None:
             os.killpg(self._process.pid, by)
-        code = self._process.wait(PATIENCE_S)
+        end = time.monotonic() + PATIENCE_S
+        while self._process.poll() is None and time.monotonic() < end:
+            if select.select([self._main], [], [], 0.1)[0]:  # what nobody reads would keep the command
+                with contextlib.suppress(OSError):  # the last writer has closed it
+                    os.read(self._main, 4096)
+        code = self._process.wait(0.0)
         os.close(self._main)
         return code
 
