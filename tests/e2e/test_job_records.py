@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.api import Object
+from tests.e2e.api import ApiFailure, Object
 from tests.e2e.cluster import Cluster
 from tests.e2e.manifests import COMPONENTS, path_of, read_manifests
 from tests.e2e.processes import wait_until
@@ -54,6 +54,18 @@ def is_listed(workspace: Workspace, name: str, phase: str) -> bool:
     return found is not None and found["summary"]["phase"] == phase
 
 
+def has_log(workspace: Workspace, name: str) -> bool:
+    record = listed(workspace, name)
+    assert record is not None
+    records = f"{PREFIX}/namespaces/{workspace.name}/jobrecords"
+    try:
+        workspace.alice.api.get(f"{records}/{record['metadata']['name']}/log-tail")
+    except ApiFailure as failure:
+        assert failure.code == 404, failure
+        return False
+    return True
+
+
 def note_event(cluster: Cluster, workspace: Workspace, name: str) -> None:
     jobs = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{workspace.name}/trainjobs"
     about = {"kind": "TrainJob", "namespace": workspace.name, "name": name}
@@ -81,6 +93,7 @@ def test_a_deleted_job_is_found_with_its_curve_and_cause_when_server_and_disk_ar
         workspace.delete_job("runs")
         for name, phase in (("runs", "Running"), ("fails", "Failed")):
             wait_until(partial(is_listed, workspace, name, phase), what=f"{name} is archived")
+        wait_until(partial(has_log, workspace, "fails"), what="its log is archived, after its record")
         workspace.delete_job("fails")
     finally:
         assert first.stop() == 0
