@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -78,7 +79,8 @@ async def test_http_without_content_is_ended_before_it_takes_much_of_the_loop_an
     with server(answer) as configuration:
         async with KubeClient(configuration, is_foreign=True) as client:
             turns = await busy_s(refused(client))
-    assert "HTTP that takes too long to read" in told[0]
+    # On a busy machine it comes slowly enough to be read within the share of time, up to its size limit.
+    assert re.search("HTTP that takes too long to read|size limit exceeded", told[0])
     assert max(turns) < MOST_S
 
 
