@@ -178,6 +178,9 @@ ODD_ADDRESSES = (
         "224.0.0.1",
     ),
     *("ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.7", "::ffff:169.254.169.254", "fd00::7%1"),
+    # What leads to an IPv4 address inside: NAT64, 6to4, Teredo, and the older forms.
+    *("64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:a9fe:a9fe::1", "2001:0:a9fe:a9fe::1"),
+    *("::127.0.0.1", "::ffff:0:127.0.0.1", "fec0::7", "100::7", "5f00::7"),
     *(
         "localhost",
         "kubernetes.default.svc",

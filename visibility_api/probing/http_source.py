@@ -121,9 +121,17 @@ def _address(rank0: Rank0) -> str | Refused:
         address = ipaddress.ip_address(rank0.pod_ip)
     except ValueError:
         return _odd_address()
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
-        return _odd_address()
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        return _odd_address()
+    if isinstance(address, ipaddress.IPv6Address) and (
+        # Most lead to an IPv4 address inside, such as NAT64's; a pod has an IPv4 address in its plain form.
+        address.is_reserved
+        or address.is_site_local
+        or address.ipv4_mapped
+        or address.sixtofour
+        or address.teredo
+        or address.scope_id
+    ):
         return _odd_address()
     return str(address)
 
