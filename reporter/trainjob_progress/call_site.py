@@ -242,11 +242,27 @@ def find_loop_code(frame: FrameType) -> Optional[CodeType]:
     return frame.f_code if _find_instruction(frame) == "FOR_ITER" else None
 
 
-def is_by_hand(frame: Optional[FrameType]) -> bool:
-    """Whether `iter` or `next` is called, and no `for` asks, if by way of generators."""
-    while frame is not None and frame.f_code.co_flags & _GENERATORS:
+def is_by_hand(frame: Optional[FrameType], around: Sequence[object] = ()) -> bool:
+    """Whether `iter` or `next` is called, and no `for` asks, by way of generators or of a `__next__` either.
+
+    A generator that calls them outside of its loops takes a sample. `around`: loops that are not meant.
+    """
+    is_nearest = True
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            break
+        code, is_call = frame.f_code, _find_instruction(frame).startswith(("CALL", "PRECALL"))
+        if code.co_flags & _GENERATORS:
+            if is_call and all((code, start) in around for start, _ in _find_loops(code, frame.f_lasti)):
+                break
+        elif _find_for(frame) is not None or (is_nearest and not is_call):
+            return False
+        else:
+            is_nearest = False
+        if code.co_name == "<module>":
+            break
         frame = frame.f_back
-    return frame is None or _find_instruction(frame).startswith(("CALL", "PRECALL"))
+    return True
 
 
 def find_way_out(loop: Optional[CodeType]) -> WayOut:

@@ -118,9 +118,10 @@ class Items(Over[T]):
                         self._items = self._measure(iter, track._iterable)
                         self._guard(self._go_on_after_fork)
                     caller = sys._getframe(1)
-                    around = track._loops if is_by_hand(caller) else ()
+                    by_hand = is_by_hand(caller, track._loops)
+                    around = track._loops if by_hand else ()
                     self._loop, track._home = find_loop_code(caller), Home(caller, around)
-                    if track._is_sample and not is_by_hand(caller):
+                    if track._is_sample and not by_hand:
                         self._guard(self._settle)
                     del caller
                     self._is_new = False

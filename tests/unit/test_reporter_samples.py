@@ -103,6 +103,28 @@ def sample_by_way_of_generators(loader: Any) -> None:
             pass
 
 
+def sample_in_a_property(loader: Any) -> None:
+    class Data:
+        @property
+        def shape(self) -> Any:
+            return next(iter(loader()))
+
+    for _ in track(range(2)):
+        assert Data().shape == 0
+        for _ in loader():
+            pass
+
+
+def sample_in_a_generator(loader: Any) -> None:
+    def give() -> Any:
+        next(iter(loader()))
+        yield from loader()
+
+    for _ in track(range(2)):
+        for _ in give():
+            pass
+
+
 def sample_of_another_loader(loader: Any) -> None:
     for _ in track(range(2)):
         next(iter(track(range(3))))
@@ -124,6 +146,8 @@ def sample_of_another_loader(loader: Any) -> None:
         sample_that_is_kept_in_each_epoch,
         sample_that_is_kept_in_each_epoch_that_is_not_tracked,
         sample_by_way_of_generators,
+        sample_in_a_generator,
+        sample_in_a_property,
         sample_of_another_loader,
     ],
 )
@@ -171,3 +195,48 @@ def test_a_loop_that_ends_with_break_is_no_sample(sink: MemorySink) -> None:
         break
     current()._run.exit()
     assert (sink.last.ending, sink.last.step, sink.last.total_steps) == ("stopped", 6, 12)
+
+
+class Batches:
+    """A program's own iterator, over one that is tracked."""
+
+    def __init__(self, items: Any) -> None:
+        self._items = iter(items)
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        return self._fetch()
+
+    def _fetch(self) -> Any:
+        return next(self._items)
+
+
+def give_by_hand(items: Any) -> Any:
+    asked = iter(items)
+    while True:
+        try:
+            yield next(asked)
+        except StopIteration:
+            return
+
+
+@pytest.mark.parametrize("over", [Batches, give_by_hand])
+def test_a_loop_over_what_asks_by_hand_is_no_sample_though_it_is_left_at_its_first_item(
+    sink: MemorySink, over: Any
+) -> None:
+    """Seen: finished, 3 of 3, epoch 1 of 1."""
+    for epoch in track(range(3)):
+        for _ in over(track(range(3))):
+            if epoch == 1:
+                break
+    assert (sink.last.ending, sink.last.step, sink.last.epoch) == ("finished", 7, 3)
+
+
+def test_a_sample_of_what_asks_by_hand_counts_nothing(sink: MemorySink) -> None:
+    for _ in track(range(2)):
+        next(Batches(track(LOADER)))
+        for _ in Batches(track(LOADER)):
+            pass
+    assert (sink.last.ending, sink.last.step, sink.last.epoch) == ("finished", 12, 2)
