@@ -124,6 +124,7 @@ def encode(
 
 
 _encode: Callable[[Any], str]
+decode: Callable[[bytes], Any]
 _ahead_s = float("-inf")  # of the wall clock, to the monotonic one
 
 
@@ -144,7 +145,7 @@ def prepare() -> None:
 
     Not at the top of this file: it would be a third of the time that importing this package takes.
     """
-    global _encode
+    global _encode, decode
     try:
         _encode  # noqa: B018
     except NameError:
@@ -153,6 +154,7 @@ def prepare() -> None:
         import select  # noqa: F401 — publisher.py's
 
         _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+        decode = json.loads
 
 
 def format_time(unix_s: float) -> str:

@@ -10,7 +10,7 @@ from . import document, flows, forks, marks, message, redaction, settings, termi
 from .document import MAX_METRICS, now_s
 from .estimate import Pace
 from .positions import find_counted, find_position
-from .published_run import PublishedRun
+from .published_run import PAUSE_S, PublishedRun
 from .publisher import END_S, Publisher, await_end
 from .values import Held, read_last
 
@@ -40,7 +40,10 @@ earlier: Earlier = (0, ())  # runs of this process
 class LiveRun(PublishedRun):
     """One run, from `report()` to the process's end: results that come after its end belong to it too."""
 
-    __slots__ = ("has_failed", "is_announced", "is_fault", "is_terminated", "is_through", "was_left")
+    __slots__ = (
+        "has_failed", "is_announced", "is_exiting", "is_fault", "is_terminated", "is_through", "is_unsaid",
+        "was_left",
+    )  # fmt: skip
     if TYPE_CHECKING:
         beside: list[LiveRun]
         main: Optional[LiveRun]
@@ -53,6 +56,8 @@ class LiveRun(PublishedRun):
         self.is_fault = False  # surely by one
         self.is_announced = False  # one was left by the program's handler of a signal
         self.was_left = False  # a loop was left early, without an exception
+        self.is_exiting = False  # what is written now is waited for: nothing else does
+        self.is_unsaid = False  # the process has ended it; an exit handler of the program's may still say how
         self._before = earlier  # as it was when this run began
 
     def start(self, places: Sequence[Sink], rank: Optional[int], after: Optional[LiveRun]) -> None:
@@ -120,23 +125,37 @@ class LiveRun(PublishedRun):
         metrics = self._find_metrics()
         self._best.add_to(metrics, {})
         self._final = final.replace(metrics=metrics, timestamp=now_s())
-        for publisher in self._publishers:
-            if publisher.takes_more and not publisher.is_running:
-                publisher.start()
-                publisher.end()
+        self._write_again()
+
+    def _write_again(self) -> None:
+        """The last document has changed since it was written."""
+        places = [one for one in self._publishers if one.takes_more]
+        for one in places:
+            one.join(PAUSE_S)
+        places = [one for one in places if not one.is_running]
+        self._start(places)
+        for one in places:
+            one.end()
+        if self.is_exiting:
+            self._await_last(places, lambda one: not one.is_running)
 
     def finish(self, ending: Optional[str], wait_s: float) -> None:
         """Write the last document, and wait `wait_s` at most until every sink has it."""
-        if self.is_over or self._pid != os.getpid():
+        if (self.is_over and not self.is_unsaid) or self._pid != os.getpid():
             return
         self.ending = ending
         self._read(is_sign_of_life=True)
         self._final = self.snapshot
+        if self.is_over:
+            self.is_unsaid = False
+            self._write_again()
+            return
         self._note(ending)
         self.ended = flows.count_moment()
         self.is_over = True
         self.due = False
-        self.levels = []  # a loop holds what it loops over
+        if not self.is_exiting:
+            self.levels = []  # a loop holds what it loops over
         if self.main is not None:
             self.main._absorb(self)
         for one in tuple(self.beside):
@@ -232,8 +251,10 @@ class LiveRun(PublishedRun):
         try:
             if self._pid != os.getpid():
                 return
+            self.is_exiting = True
             if not self.is_over:
                 self.end_unsaid()
+                self.is_unsaid = True
             self._await_last(self._all, lambda one: not one.is_running)
         except Exception as error:
             self.warn(error)

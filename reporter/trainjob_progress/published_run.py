@@ -181,15 +181,18 @@ class PublishedRun(RunState):
             self.due = True
             return
         self._is_parked = False
+        self._start(self._all)
+
+    def _start(self, publishers: Iterable[Publisher]) -> None:
         try:
-            for publisher in self._all:
+            for publisher in publishers:
                 publisher.start()
                 resume = getattr(publisher.sink, "resume", None)
                 if resume is not None:
                     resume()
         except RuntimeError as error:  # at the end of the process no thread can start
             termination.let_through(error)
-            for publisher in self._publishers:
+            for publisher in publishers:
                 if not publisher.is_running and publisher.is_local:
                     publisher.write_here()
 

@@ -59,6 +59,8 @@ class Publisher:
         self._is_paused = False
         if self._thread is not None and self._thread.ident is not None:
             return
+        if sys.is_finalizing():  # before Python 3.12 it would be waited for, and never run
+            raise RuntimeError("can't create new thread at interpreter shutdown")
         # Daemon: a sink that hangs must not keep a finished training process alive.
         thread = threading.Thread(target=self._run, name=f"progress {type(self.sink).__name__}", daemon=True)
         # Signals wait meanwhile: a handler of the program's that raises would leave it half begun.

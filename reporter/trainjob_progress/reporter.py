@@ -307,12 +307,12 @@ class Reporter(Level):
             ending = None if state is None else ENDINGS.get(state)
             if state is not None and ending is None:
                 self._say("state", f"finish({show(state)}): one of {', '.join(ENDINGS)} is needed")
-            if message is not None and not run.is_over and run.values is not None:
+            if message is not None and (run.is_unsaid or not run.is_over) and run.values is not None:
                 run.message = str(message)[:MAX_MESSAGE]
             if self in run.levels[1:]:
                 self._leave()
-            elif self in run.levels:
-                run.finish(ending or self._find_ending(), self._find_wait(wait_s))
+            elif self in run.levels or run.is_unsaid:
+                run.finish(ending or run.ending or self._find_ending(), self._find_wait(wait_s))
         except Exception as error:
             run.warn(error)
 
@@ -370,6 +370,8 @@ class Reporter(Level):
             self._run.warn(trouble)
 
     def _end(self, error: Optional[BaseException]) -> None:
+        if self._run.is_unsaid and isinstance(error, GeneratorExit):
+            return  # Python clears up: nobody has said anything
         is_fault = not (error is None or isinstance(error, GeneratorExit))
         if isinstance(error, SystemExit):
             is_fault = bool(error.code)

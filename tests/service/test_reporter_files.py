@@ -97,6 +97,78 @@ def test_an_uncaught_exception_is_a_failed_run_with_its_first_line(tmp_path: Pat
     )
 
 
+# Exit handlers that were registered before the run began come after the one that ends it.
+EARLIER_HANDLER = """
+import atexit
+def end():
+    {}
+atexit.register(end)
+{}
+"""
+OPEN, ENDED = "r = report(total_steps=4); r.step(3)", "with report(total_steps=3) as r: r.step(3)"
+LEFT = "for i in track(range(4)):\n    if i == 2: break"
+
+
+@pytest.mark.parametrize(
+    ("handler", "training", "shown"),
+    [
+        ("r.finish('stopped')", OPEN, ("completed", 3, None, None)),
+        ("r.step(); r.finish()", OPEN, ("completed", 4, None, None)),
+        ("r.finish('failed', 'no good')", OPEN, ("failed", 3, None, "no good")),
+        ("r.update(accuracy=0.5); r.finish()", OPEN, ("completed", 3, 0.5, None)),
+        ("r.update(accuracy=0.5)", OPEN, ("running", 3, 0.5, None)),
+        ("current().finish('failed')", LEFT, ("failed", 3, None, None)),
+        ("current().finish()", LEFT, ("completed", 3, None, None)),
+        ("r.finish('failed')", ENDED, ("completed", 3, None, None)),  # it had been said
+        ("for i in range(1, 6): r.update(accuracy=i / 10)", ENDED, ("completed", 3, 0.5, None)),
+    ],
+)
+def test_an_exit_handler_still_says_how_the_run_ended_and_what_came_of_it(
+    handler: str, training: str, shown: tuple[Any, ...], tmp_path: Path
+) -> None:
+    """Seen: running, without results, and a temporary file that was left behind."""
+    run = Training(tmp_path, EARLIER_HANDLER.format(handler, training))
+    assert run.end() == (0, "")
+    document = run.document
+    accuracy = document.get("metrics", {}).get("accuracy")
+    assert (document["state"], document["step"], accuracy, document.get("message")) == shown
+
+
+LATE = """
+class Late:
+    def __del__(self): {}
+late = Late()
+late.r = report(total_steps=4)
+late.r.step(3)
+"""
+GENERATOR = """
+def train():
+    with report(total_steps=4) as r:
+        r.step(3)
+        yield
+at_rest = train()
+next(at_rest)
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "shown"),
+    [
+        (LATE.format("self.r.finish('stopped')"), 0, ("completed", None)),
+        (LATE.format("self.r.update(accuracy=0.5)") + "late.r.finish()", 0, ("completed", 0.5)),
+        (GENERATOR, 3, ("running", None)),  # what Python clears up has said nothing
+    ],
+)
+def test_what_comes_when_python_is_no_more_holds_nothing_up(
+    script: str, code: int, shown: tuple[Any, ...], tmp_path: Path
+) -> None:
+    """Seen before Python 3.12: the process waited for ever, for a thread that would never run."""
+    run = Training(tmp_path, script)
+    assert run.end() == (code, "")
+    assert (run.document["state"], run.document.get("metrics", {}).get("accuracy")) == shown
+
+
 SLOW_LOOP = (
     "r = report(total_steps=9); r.step(7, loss=0.5); print('ready', flush=True)\nimport time\ntime.sleep(60)"
 )

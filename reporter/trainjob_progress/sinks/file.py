@@ -6,6 +6,7 @@ import os
 import stat
 import time
 
+from trainjob_progress import document
 from trainjob_progress.document import MAX_BYTES, Snapshot, encode, format_time
 from trainjob_progress.tail import Tail
 
@@ -44,14 +45,12 @@ class FileSink:
     def _is_taken(self, begun: str) -> bool:
         """Whether another process has written here since, and began before: they would take turns. What was
         there before our first document does not count: its process may be dead."""
-        import json  # document.py has it by now
-
         try:
             status = os.stat(self._path)
             if _mark(status) == self._put or time.time() - status.st_mtime > QUIET_S:
                 return False
             with open(self._path, "rb") as file:
-                there = json.loads(file.read(MAX_BYTES))
+                there = document.decode(file.read(MAX_BYTES))
             is_earlier: bool = there["startTime"] < begun and there["startTime"] != self._begun
             return is_earlier and there["state"] == "running"
         except (OSError, ValueError, KeyError, TypeError):  # no document
