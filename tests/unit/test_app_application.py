@@ -232,6 +232,55 @@ async def test_users_who_take_all_the_places_that_they_may_leave_some_for_others
     assert Counter([answer.status for answer in await asyncio.gather(*crowd)]) == {200: 38, 429: 12}
 
 
+@in_virtual_time
+@pytest.mark.parametrize("waits_for", ["its share", "the handler", "its reader", "the reader of a page"])
+async def test_when_all_places_are_taken_who_has_most_gives_one_up_that_waits(waits_for: str) -> None:
+    """Twelve namespaces with some requests each that wait took all places, one after the other."""
+    target = "/openapi/v2" if waits_for == "the reader of a page" else ONE
+
+    async def handle(request: ResourceRequest) -> ResourceResponse:
+        if waits_for == "the handler" and request.identity != JANE:
+            await asyncio.Event().wait()
+        return ResourceResponse(body=[b"x" * 100_000] * 10)
+
+    async def read_nothing(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.body" and "reader" in waits_for:
+            await asyncio.Event().wait()
+
+    shell, crowd = Shell(handler=handle, limits=Limits(in_flight=40, in_flight_of_user=10)), []
+    for number in range(12):
+        shell.identity = Identity(user=f"system:serviceaccount:team-{number}:robot")
+        if waits_for == "its share":
+            shell.chain._shares.charge(f"system:serviceaccount:team-{number}", 10.0)
+        crowd += [asyncio.create_task(shell.get(target, before_send=read_nothing)) for _ in range(10)]
+        await asyncio.sleep(0.001)
+    assert shell.sample("apiserver_current_inflight_requests", request_kind="readOnly") == 40
+    shell.identity, before = JANE, sum(task.done() for task in crowd)
+    assert [(await shell.get(ONE)).status for _ in range(3)] == [200] * 3
+    assert before < sum(task.done() for task in crowd) <= before + 3
+    assert {task.result().status for task in crowd if task.done()} <= {
+        429,
+        200 if "reader" in waits_for else 429,
+    }
+    for task in crowd:
+        task.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+
+
+@in_virtual_time
+async def test_a_refusal_that_is_held_back_takes_no_place() -> None:
+    shell = Shell(verdict=TooManyRequests("too many reviews"), limits=Limits(in_flight=1))
+    state = {PEER: Peer()}
+    for _ in range(4):
+        assert (await shell.get(ONE, state=state)).status == 429
+    held_back = asyncio.create_task(shell.get(ONE, state=state))
+    await asyncio.sleep(0.5)
+    assert not held_back.done()
+    shell.verdict = None
+    assert (await shell.get(ONE)).status == 200
+    assert (await held_back).status == 429
+
+
 async def test_when_all_watches_are_taken_who_has_most_gives_one_up_for_who_has_none() -> None:
     """32 namespaces with all watches that each may have kept everyone else out."""
     ended = list[str]()

@@ -112,12 +112,13 @@ class RequestChain:
             try:
                 route = await self._parse(exchange)
                 handling = self._handle(exchange, route)
-                outcome = await within(exchange.info.timeout_s, handling, exchange.charge)
+                outcome = await exchange.within(exchange.info.timeout_s, handling)
             except ClientGone:
                 exchange.record(CLIENT_CLOSED_REQUEST)
                 return
             except Exception as error:
                 outcome = exchange.refuse(error)
+                exchange.leave()  # the refusal may be held back
             await self._meet_sender(exchange, outcome)
             if outcome is None:
                 await exchange.forward(self._inner)
@@ -165,8 +166,7 @@ class RequestChain:
         else:
             is_list = info.attributes.verb == "list"
             places = self._requests.of(identity, is_forwarded=is_forwarded, is_list=is_list)
-        places.enter(client)
-        exchange.place = places, client
+        exchange.enter(places, client)
         if MASTERS_GROUP not in identity.groups:
             exchange.client = client
             if self._shares.is_over(client):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from time import perf_counter
+from typing import TypeVar
 
 import structlog
 from starlette.types import ASGIApp, Message
 
+from visibility_api.errors.status import Overloaded
 from visibility_api.errors.text import describe_fault
 from visibility_api.flowcontrol.client_queues import ClientQueues
 from visibility_api.flowcontrol.deadline import within
@@ -32,6 +36,8 @@ from .request_metrics import Series
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 CLIENT_CLOSED_REQUEST = 499  # as nginx counts it; the client has gone
 # Of a stream, in one write: small for `serving.writer`, so that the connection keeps less memory.
 PIECE_BYTES = 16 * 1024 - 64
@@ -48,6 +54,8 @@ class Exchange:
     place: tuple[Places, str] | None = None  # among the requests in flight, and whose it is
     client: str = ""  # whose share of the event loop's time it takes; "": nobody's
     turn: ClientQueues | None = None  # the client is over its share: one of its requests is served at a time
+    limit: asyncio.Timeout | None = None  # of what it waited for last
+    is_given_up = False  # it waited, and others needed its place
     unpaid_s: float = REQUEST_S  # used before the client was known, and for TLS and the headers
 
     def __init__(
@@ -71,6 +79,8 @@ class Exchange:
 
     def refuse(self, error: Exception) -> ResourceResponse:
         """The response for `error`, which is logged when it is a fault of this server."""
+        if self.is_given_up:
+            error = Overloaded()
         if is_unforeseen(error):
             log_failure(error, scope=self.scope, audit_id=self.audit_id)
         return refuse(error, scope=self.scope, query=self.info.query)
@@ -86,18 +96,40 @@ class Exchange:
         """Count the request as finished."""
         self.series.record(status, perf_counter() - self.began)
 
+    def enter(self, places: Places, client: str) -> None:
+        """Take a place in flight, until `leave`. Raises Overloaded or TooManyRequests."""
+        places.enter(client)
+        self.place = places, client
+        if self.limit is not None:
+            self.opened(self._give_up)
+
     def leave(self) -> None:
         """Give the place in flight back, and the turn, if they were taken."""
         self.end_turn()
         if self.place is not None:
             places, client = self.place
             places.leave(client, self)
+            self.place = None
 
     def opened(self, end: Callable[[], None]) -> None:
-        """A watch has begun that `end` ends: others may need its place."""
+        """A watch has begun, or the request waits, which `end` ends: others may need its place."""
         if self.place is not None:
             places, client = self.place
             places.note(client, self, end)
+
+    async def within(self, timeout_s: float, work: Awaitable[T], *, is_charged: bool = True) -> T:
+        """`flowcontrol.deadline.within`; over as well when it waits and others need its place."""
+        return await within(timeout_s, work, self.charge if is_charged else None, self._wait)
+
+    def _wait(self, limit: asyncio.Timeout) -> None:
+        self.limit = limit
+        self.opened(self._give_up)
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it waits no longer
+            assert self.limit is not None  # noqa: S101 - set by `_wait`
+            self.limit.reschedule(0.0)
+            self.is_given_up = True
 
     def end_turn(self) -> None:
         """The next request of a client that is over its share may be served."""
@@ -119,8 +151,8 @@ class Exchange:
         )
         try:
             # What it takes to send a small body is in `REQUEST_S`.
-            charge = None if isinstance(response.body, bytes) else self.charge
-            await within(self.limits.send_timeout_s, sending, charge)
+            is_charged = not isinstance(response.body, bytes)
+            await self.within(self.limits.send_timeout_s, sending, is_charged=is_charged)
         except TimeoutError:
             self._log_slow_client()
         self.record(response.status)
@@ -165,7 +197,7 @@ class Exchange:
 
         try:
             limit_s = min(self.info.timeout_s, self.limits.send_timeout_s)
-            await within(limit_s, inner(self.scope, self.receive, send_on), self.charge)
+            await self.within(limit_s, inner(self.scope, self.receive, send_on))
         except Exception as error:
             if not status:
                 await self.deliver(self.refuse(error))

@@ -81,8 +81,8 @@ def over_share(shares: TimeShares, limits: Limits, *, is_forwarded: bool = False
 
 class Places:
     """The places of one class of callers. A user takes one only while it holds fewer than are free (decision
-    55), unless one may hold all: a tenant may be a user in each of many namespaces. Where none is left for a
-    watch, the user with most watches gives one up: they last long."""
+    55), unless one may hold all: a tenant may be a user in each of many namespaces. Where none is left, the
+    user with most watches, or most requests that wait, gives up the oldest."""
 
     __slots__ = ("_ends", "_most", "_most_of_user", "_of_user", "taken")
 
@@ -91,7 +91,7 @@ class Places:
         self._most = most
         self._most_of_user = most_of_user
         self._of_user: dict[str, int] = {}
-        self._ends: dict[str, dict[Hashable, Callable[[], None]]] = {}  # of watches by user, the oldest first
+        self._ends: dict[str, dict[Hashable, Callable[[], None]]] = {}  # by user, the oldest first
 
     def enter(self, user: str) -> None:
         """Take a place, which must be given back by `leave`. Raises Overloaded or TooManyRequests."""
@@ -113,7 +113,7 @@ class Places:
         return self._of_user.get(user, 0)
 
     def _make_room(self, of_user: int) -> bool:
-        """Whether the user with most watches gives up the oldest: it has two more than this one."""
+        """Whether the user with most gives up the oldest: it has two more than this one."""
         user = max(self._ends, key=lambda each: len(self._ends[each]), default="")
         ends = self._ends.get(user, {})
         if len(ends) < of_user + 2:
@@ -121,14 +121,14 @@ class Places:
         ends.pop(next(iter(ends)))()
         return True
 
-    def note(self, user: str, watch: Hashable, end: Callable[[], None]) -> None:
-        """This watch has a place; `end` ends it."""
-        self._ends.setdefault(user, {})[watch] = end
+    def note(self, user: str, holder: Hashable, end: Callable[[], None]) -> None:
+        """What has a place is a watch, or waits; `end` ends that."""
+        self._ends.setdefault(user, {})[holder] = end
 
-    def leave(self, user: str, watch: Hashable = None) -> None:
+    def leave(self, user: str, holder: Hashable = None) -> None:
         """Give a place back."""
         if (ends := self._ends.get(user)) is not None:
-            ends.pop(watch, None)
+            ends.pop(holder, None)
             if not ends:
                 del self._ends[user]
         self.taken -= 1

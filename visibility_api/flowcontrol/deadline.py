@@ -15,10 +15,16 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def within(timeout_s: float, work: Awaitable[T], charge: Callable[[float], None] | None = None) -> T:
+async def within(
+    timeout_s: float,
+    work: Awaitable[T],
+    charge: Callable[[float], None] | None = None,
+    on_wait: Callable[[asyncio.Timeout], None] | None = None,
+) -> T:
     """Await `work`; after `timeout_s` seconds cancel it and raise TimeoutError.
 
     `charge` is called with the seconds that each of its steps has kept the event loop, not those it waited.
+    `on_wait` is called with the time limit when the work has to wait.
     """
     steps: Generator[Any, Any, T] = work.__await__()
     began = perf_counter()
@@ -30,7 +36,9 @@ async def within(timeout_s: float, work: Awaitable[T], charge: Callable[[float],
     finally:
         if charge is not None:
             charge(perf_counter() - began)
-    async with asyncio.timeout(timeout_s):
+    async with asyncio.timeout(timeout_s) as limit:
+        if on_wait is not None:
+            on_wait(limit)
         return await resume(awaited, steps, charge)
 
 
