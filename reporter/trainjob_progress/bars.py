@@ -51,7 +51,8 @@ _SHOWS_LOSS = lazily(r"loss|rewards?(?![a-z])|returns?(?![a-z])|elbo|nll|perplex
 # Of the datasets library, of downloads: they may count bytes as if these were steps.
 _SIDE_UNIT = lazily(r"\bexamples|[\d?][kKMGTP]?i?B/s|\d{7}(?:\.\d{1,9})?it/s")
 _EPOCH = lazily(
-    rf"\b(?:epoch|(episode))[:=#(\[_\s-]{{0,16}}({_COUNT})(?:\s{{0,16}}/\s{{0,16}}({_COUNT}))?", re.IGNORECASE
+    rf"\b(?:epochs?|(episode))[:=#(\[_\s-]{{0,16}}({_COUNT})(?:\s{{0,16}}(?:/|of\s)\s{{0,16}}({_COUNT}))?",
+    re.IGNORECASE,
 )
 _EPOCHS_BAR = lazily(r"\bepochs?\s?:?\s{0,4}$", re.IGNORECASE)
 _TORCHTUNE = lazily(rf"(?:^|\s)({_COUNT})\|({_COUNT})\|Loss: ")
@@ -122,6 +123,7 @@ class BarReader:
         self._sees_all = sees_all
         self._run: Optional[_Bar] = None  # the bar that stands for the whole run
         self._inner: Optional[_Bar] = None  # the one below it that runs once for each of its steps
+        self._is_inner_gone = False  # it gave steps, and does no more
         self._rounds = 0  # how often it has begun since the outer one's last step
         self._epoch_total: Optional[int] = None  # of bars that say which epoch they are
         self._has_episodes = False  # bars say which one it is, and what they name an epoch is a part of it
@@ -359,6 +361,7 @@ class BarReader:
         if self._inner is not None and self._rounds >= steps:
             self._inner.step = self._rounds = 0
         else:
+            self._is_inner_gone = self._inner is not None
             self._inner = None  # it runs beside the other, not within
 
     def _position(self, bar: _Bar) -> Fields:
@@ -370,7 +373,8 @@ class BarReader:
             total = bar.total * inner.total
             return {**epochs, "step": min(bar.step * inner.total + inner.step, total), "total_steps": total}
         if bar.counts_epochs:
-            return epochs
+            gone, self._is_inner_gone = self._is_inner_gone, False
+            return {**epochs, "step": None, "total_steps": None} if gone else epochs
         if (bar.name, bar.total) not in self._again:
             return {"step": bar.step, "total_steps": bar.total}
         # How many rounds there will be, nobody has said.
@@ -378,9 +382,19 @@ class BarReader:
 
     def _in_epoch(self, match: re.Match[str], step: int, total: int, *, has_version: bool) -> Fields:
         epoch, epochs = int(match.group(2)), match.group(3)
-        if self._find_renamed(epoch, step, total):
-            if epochs == str(total) or abs(epoch - step) <= 1:  # a bar over epochs
-                return {"step": 0, "total_steps": None, "epoch": step, "total_epochs": total}
+        is_renamed = self._find_renamed(epoch, step, total)
+        if self._is_renamed is not False and abs(epoch - step) <= 1:
+            bar = self._run
+            is_there = bar is not None and bar.total == total and bar.step <= step <= bar.step + 1
+            if is_there and epochs != str(total) and self._inner is None and step <= 1:
+                return {}  # nothing is known yet
+            if is_renamed or epochs == str(total) or is_there:  # a bar over epochs
+                if bar is None or bar.total != total:
+                    bar = self._run = _Bar("", total)
+                unknown = {} if bar.counts_epochs else {"step": None, "total_steps": None}
+                bar.counts_epochs = True
+                return {**unknown, **self._position(bar)} if self._follow(bar, step) else {}
+        if is_renamed:
             self._counts_from_0 = self._counts_from_0 or epoch == 0
             done = epoch - (not self._counts_from_0) + (step == total)
             return {"step": step, "total_steps": total, "epoch": done}

@@ -66,6 +66,10 @@ _CELL = rf"(?:{NUMBER})(?:[ms]|(?::\d\d){{1,2}})?|None|#na#|\+"
 _ROW = lazily(rf"^\s{{0,16}}{_COUNT}(?:\s{{1,32}}(?:{_CELL})){{1,32}}\s{{0,8}}$", re.IGNORECASE)
 _RAY = lazily(rf"^Training finished iteration ({_COUNT}) at ")
 _COMPOSER = lazily(rf"^\[(?:epoch=({_COUNT})\]\[)?batch=({_COUNT})/({_COUNT})\]:?$")
+_FLOWER = lazily(rf"^\[ROUND ({_COUNT})(?:/({_COUNT}))?\]$|^Run finished ({_COUNT}) round\(s\) in ")
+_MARIAN = lazily(
+    rf"^Ep\. {_COUNT}(?:\.\d{{1,9}})? : Up\. ({_COUNT}) : Sen\. [\d,.]{{1,24}} : (.*?)(?: \* .*)?$"
+)
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -88,6 +92,7 @@ class FormReader:
             ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
             ("Averaged stats:", _read_nothing), ("] loss: ", _read_tutorial),
             ("  |", self._read_cells), ("  ", self._read_table),
+            ("[ROUND ", _read_flower), ("round(s) in", _read_flower), (" : Up. ", _read_marian),
             ("finished iteration ", _read_ray), ("batch=", _read_composer),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
@@ -301,6 +306,21 @@ def _read_clu_notes(text: str) -> Optional[Fields]:
 def _read_ray(text: str) -> Optional[Fields]:
     match = _RAY.match(text)
     return {"step": int(match.group(1))} if match else None
+
+
+def _read_flower(text: str) -> Optional[Fields]:
+    """A round is named when it begins."""
+    match = _FLOWER.match(text)
+    if match is None:
+        return None
+    begun, rounds, done = match.groups()
+    plan = {"total_steps": int(rounds)} if rounds else {}
+    return {"step": int(done) if done else max(int(begun) - 1, 0), **plan}
+
+
+def _read_marian(text: str) -> Optional[Fields]:
+    match = _MARIAN.match(text)
+    return {"step": int(match.group(1)), **_metrics(match.group(2))} if match else {}
 
 
 def _read_composer(text: str) -> Optional[Fields]:

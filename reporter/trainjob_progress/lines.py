@@ -61,6 +61,7 @@ _MNIST = lazily(
     re.IGNORECASE,
 )
 _BOOSTING = lazily(rf"^(?:\[\d[\d:]{{0,16}}\]\s{{0,4}})?\[({_COUNT})\]\t(.+)$")
+_ROUNDS = Form("rounds", "rounds", is_plain=True)
 _CATBOOST = lazily(rf"^({_COUNT}):\t(.*\btotal:.*)$")
 _TIME = lazily(
     r"^\W{0,16}\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}\s*"
@@ -69,6 +70,8 @@ _TIME = lazily(
 )
 _RAY = lazily(r"^\((\w[\w.]{0,64}) pid=\d{1,9}(?:, ip=[\d.]{7,15})?\)\s")  # what Ray puts before a line
 MAX_FORMS = 64  # of lines
+_TOTALS = {"step": "total_steps", "epoch": "total_epochs"}
+MIN_ALONE = 3  # positions of one kind alone, after which one of the other alone may be another thing's
 MAX_OTHERS = 20  # lines of others of its name, after which an actor that says nothing is gone
 # What logging libraries put before a message: all up to the level and, as Loguru does, a place in the code.
 _RECORD = lazily(
@@ -80,7 +83,8 @@ _RECORD = lazily(
     r"|^[ID]\d{4} [\d:.]{8,15}\s{1,8}\d{1,9} [\w.]{1,64}:\d{1,6}\] "
 )
 _IS_EVALUATION = lazily(  # `--- Evaluation ---`
-    r"^\W{0,32}(?:running\s)?(?:eval|evaluat(?:e|ing|ion)|val|validat(?:e|ing|ion)|test|testing)\W{0,32}$",
+    r"^\W{0,32}(?:(?:running|initial|final)\s)?(?:eval|(?:evaluat|validat|test)(?:e|ing|ion)?|val"
+    r"|(?:(?:evaluat|validat|test)ing|evaluation(?=\son\s))(?:\s[a-z-]{1,16}){1,6})\W{0,32}$",
     re.IGNORECASE,
 )
 _OWN_LINE = '{"schemaVersion":'
@@ -129,6 +133,8 @@ class LineReader:
         self._known = FormReader()
         self._pairs = PairReader(self._counted)
         self._standing: dict[str, Optional[float]] = {}  # step and epoch, whatever has said them
+        self._planned: dict[str, Optional[float]] = {}  # how many there will be of each
+        self._alone = "", 0  # step or epoch, and how often lines have raised it without the other
         self._forms: dict[object, dict[str, float]] = {}  # the same, of forms that are not trusted yet
         self._trusted: set[object] = set()  # forms
         self._last: tuple[float, float] = (0, 0)  # step and epoch of the last line with a step
@@ -158,6 +164,9 @@ class LineReader:
                 return _without_secrets({**(gone or {}), "metrics": aside})
             if form is not None and fields.get("step") is not None:
                 self._leave_out_inner(fields)
+            if not self._is_bar:
+                self._weigh(fields)
+            self._planned.update({name: fields[total] for name, total in _TOTALS.items() if total in fields})
             self._standing.update({field: fields[field] for field in POSITION.intersection(fields)})
             if self._speaker and not POSITION.isdisjoint(fields):
                 self._actor = self._speaker
@@ -188,12 +197,21 @@ class LineReader:
                 any(before[field] < value for field, value in at.items() if field in before)
                 for before in (self._forms.get(key, {}), self._forms.get(kind, {}))
             )
+            other, times = self._alone
+            stands = self._standing.get(other) or 0
+            if (
+                times >= MIN_ALONE
+                and other not in at
+                and not any(total in fields for total in _TOTALS.values())
+            ):
+                goes_on = self._forms.get(key, {}).get(other) != stands
+                rises, others_rise = rises and goes_on, others_rise and goes_on
             is_first = form.is_plain and not any(self._standing.values())
             is_full = len(self._trusted) >= 2 * MAX_FORMS
             if not (is_first or rises) or (form.has_words and self._trusted and any(self._standing.values())):
                 if len(self._forms) >= MAX_FORMS:
                     self._forms.clear()
-                self._forms[key] = self._forms[kind] = at
+                self._forms[key] = self._forms[kind] = {other: stands, **at}
                 is_same = all(self._standing.get(field) == value for field, value in at.items())
                 if others_rise and not form.has_words and not is_full:
                     self._trusted.add(form.names)
@@ -202,6 +220,19 @@ class LineReader:
                 self._trusted.update((form.names, key))
         self._forms.pop(form.kind, None)
         return True
+
+    def _weigh(self, fields: Fields) -> None:
+        """A plan is not that of a position which lies behind the last one or beyond the end, and which was
+        said without it. A step that stands still while epochs rise is another thing's, or long ago."""
+        named = POSITION.intersection(fields)
+        for field in named:
+            at, last, planned = fields[field], self._standing.get(field) or 0, self._planned.get(field)
+            if planned and at is not None and not last - 1 <= at <= planned:
+                fields.setdefault(_TOTALS[field], None)
+            times = self._alone[1] if self._alone[0] == field else 0
+            self._alone = field if len(named) == 1 else "", times + ((at or 0) > last)
+        if self._alone == ("epoch", MIN_ALONE) and self._said_step is not None and not self._bars.has_run:
+            fields.update(step=None, total_steps=None)
 
     def _leave_out_inner(self, fields: Fields) -> None:
         """A step that is smaller in a later epoch is one of the epoch, and so are all that follow."""
@@ -309,6 +340,7 @@ class LineReader:
         other._pairs = self._pairs.copy(other._counted)
         other._standing, other._forms = dict(self._standing), dict(self._forms)
         other._trusted = set(self._trusted)
+        other._planned = dict(self._planned)
         return other
 
     def find_end(self) -> Optional[tuple[float, int]]:
@@ -438,13 +470,14 @@ def _read_boosting(line: str) -> Optional[Fields]:
                 metrics[name.strip().replace("'s ", "-")] = to_number(value.split("+")[0])
         # LightGBM counts from 1 and writes `: `, XGBoost counts from 0 and writes `:`.
         first = 0 if re.search(r":\s", match.group(2)) else 1
-        return {"step": int(match.group(1)) + first, "metrics": metrics} if metrics else None
+        return {"step": int(match.group(1)) + first, "metrics": metrics, "form": _ROUNDS} if metrics else None
     match = _CATBOOST.match(line)
     if match is None:
         return None
     return {
         "step": int(match.group(1)) + 1,
         "metrics": read_entries(match.group(2).split("total:")[0].split("best:")[0]),
+        "form": _ROUNDS,
     }
 
 

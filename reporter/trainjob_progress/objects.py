@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, NamedTuple, Optional
 
-from .pairs import COUNTS, NUMBER, to_number, to_plain
+from .pairs import COUNTS, EPOCHS, NUMBER, to_number, to_plain
 from .patterns import lazily
 
 Fields = dict[str, Any]
@@ -105,6 +105,9 @@ def read_object(text: str) -> Optional[Fields]:
     if are_settings(values, "batch"):
         return {}
     fields = with_position({name: value for name, value in metrics.items() if not isinstance(value, str)})
+    counted = str(values.get("global_step/max_steps", "")).split("/")  # ms-swift's
+    if is_counted := len(counted) == 2 and all(part.isdecimal() for part in counted):
+        fields.update(step=to_number(counted[0]), total_steps=to_number(counted[1]))
     if not POSITION.isdisjoint(fields):
         measured = fields.get("metrics", {})
         is_measured = says_measured(measured)
@@ -112,8 +115,8 @@ def read_object(text: str) -> Optional[Fields]:
         says_more = any(not _SAYS_TRAINING.match(text) for text in said)
         if says_more and not is_measured and not any(isinstance(value, float) for value in measured.values()):
             return {}
-        is_hugging_faces = is_measured and text.startswith("{'") and next(reversed(values)) == "epoch"
-        if not is_hugging_faces:
+        is_last = is_counted or next(reversed(values)) == "epoch"
+        if not (is_measured and is_last and text.startswith("{'")):  # as Hugging Face's trainer writes it
             is_plain = is_measured and not (says_more or "best" in text)
             kind = "object", *(name for name in values if name.lower() in COUNTS or not is_measured)
             names = kind, *(() if is_plain else values)
@@ -197,9 +200,9 @@ def with_position(values: Mapping[str, Any]) -> Fields:
     for name in list(metrics):
         if isinstance(metrics[name], str):
             continue
-        if name.lower() == "epoch":
+        if name.lower() in EPOCHS:
             value = metrics.pop(name)
-            if value < _IS_TIME:
+            if value < _IS_TIME and ("epoch" not in fields or name.lower() == "epoch"):
                 fields["epoch"] = value
         elif name.lower() in COUNTS:
             value = metrics.pop(name)

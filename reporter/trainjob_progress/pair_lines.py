@@ -19,12 +19,12 @@ from .objects import (
     speaks_of_progress,
     with_position,
 )
-from .pairs import COUNTS, Metrics, Pair, find_doubted, find_pairs, is_place, to_plain
+from .pairs import COUNTS, EPOCHS, Metrics, Pair, find_doubted, find_pairs, is_place, to_plain
 from .patterns import lazily
 
 MAX_BESIDE = 2048  # characters; in a longer line all else that is said counts, whatever it is
 _COUNT = r"\d{1,15}"
-_FILLING = lazily(r"[\s|,;()\[\]-]")
+_FILLING = lazily(r"[\s|,;()\[\]=#*-]")
 # What is said beside: `eta: 0:10:00`, `12.3K tok/s`, `msg="train"`, `env=dev`, `(+nanz)`, `(7.0e+00)`.
 _BESIDE = lazily(
     r"\b(?:\w{1,16}[:=]\s{0,4}|(?:eta|elapsed|time)\s)?(?:(?:\d{1,4} days?, )?\d{1,9}(?::\d\d){1,2}\b"
@@ -110,6 +110,8 @@ class PairReader:
         self.epochs = epochs
         self._names_run = False  # steps are named as the run's, and go on: others are of something else
         self._run_step = math.inf  # the last one
+        self._names_epochs = False  # then an episode is a part of one, or has some: a measurement
+        self._step: object = None  # the last one that is named so only
 
     def copy(self, epochs: Epochs) -> PairReader:
         """One that goes on from here by itself."""
@@ -142,8 +144,12 @@ class PairReader:
         pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
         for pair in pairs:
             if pair.name.lower() in OF_RUN:
-                self._names_run = self._names_run or self._run_step < pair.value
+                self._names_run = (
+                    self._names_run or self._run_step < pair.value
+                ) and self._step != pair.value
                 self._run_step = pair.value
+            elif pair.name.lower() in COUNTS - EPOCHS:
+                self._step = pair.value
         fields, values = self._sort(pairs)
         if is_another_ranks(values):
             return {}
@@ -176,6 +182,7 @@ class PairReader:
         doubted = find_doubted(pairs)
         names = {pair.name.lower() for pair in pairs}
         has_loss = any("loss" in name for name in names)
+        self._names_epochs = self._names_epochs or "epoch" in names
         names_run = self._names_run or not OF_RUN.isdisjoint(names)
         for pair in pairs:
             name = pair.name.lower()
@@ -184,9 +191,10 @@ class PairReader:
             if name == "batch" and pair.total is not None and "epoch" in said:
                 name = "step"
             if name in COUNTS:
-                field = "epoch" if name == "epoch" else "step"
+                field = "epoch" if name in EPOCHS else "step"
                 if (
                     field in said
+                    or (name == "episode" and (self._names_epochs or "epoch" in names))
                     or (field == "step" and "episode" in names)
                     or (name == "iter" and "step" in names)  # of LitGPT: a micro-batch
                     or (field == "step" and names_run and name not in OF_RUN)

@@ -19,7 +19,7 @@ _GROUPED = r"[1-9]\d{0,2}(?:,\d{3}){1,4}(?:\.\d{1,40})?"
 _END = r"(?!\.?\w|[:,-]\d|\sdays?\b)"
 _PAIR = lazily(
     rf"(?<![\w./-])([^\W\d_][\w./-]{{0,63}}(?:@\d{{1,4}}(?:\.\d{{1,2}})?|\s?\([a-z]{{1,16}}\))?)"
-    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,4}}is\s{{1,4}}|\s{{1,16}}|(?=\[)|\x20?#)(?:\[(?=\d{{1,15}}\s{{0,4}}/))?({_GROUPED}|{NUMBER})"
+    rf"(\s{{0,16}}[=:]\s{{0,16}}|\s{{1,4}}is\s{{1,4}}|\s{{1,16}}|(?=\[)|\x20?#)(?:\[(?=\d{{1,15}}\s{{0,4}}[/\]]))?({_GROUPED}|{NUMBER})"
     rf"(?:\s{{0,16}}/\s{{0,16}}(\d{{1,3}}(?:,\d{{3}}){{1,4}}|\d{{1,15}}))?{_END}",
     re.IGNORECASE,
 )
@@ -55,9 +55,10 @@ _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)",
 _WORDS_CHARACTERS = 48
 MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
+EPOCHS = {"epoch", "episode"}
 COUNTS = {
     "step", "steps", "global_step", "current_step", "current_steps", "num_updates", "iter", "iteration", "it",
-    "epoch",
+    "epoch", "episode",
 }  # fmt: skip
 # `np.float64(0.5)`, `tensor(0.5, device='cuda:0')`, `Array([0.5], dtype=float32)`, `=[0.5]`
 _ARRAY = lazily(
@@ -91,7 +92,9 @@ def find_pairs(text: str) -> list[Pair]:
             sentence = match.end() + 1
         if sentence in (match.start(), match.end() + 1) or lowered in _NO_NAMES:
             continue
-        if sign in _OF_COUNTS and lowered not in COUNTS:
+        if lowered not in COUNTS and (
+            sign in _OF_COUNTS or (total is None and text[match.start(3) - 1] == "[")
+        ):
             continue
         start = match.start()
         if (
@@ -107,7 +110,7 @@ def find_pairs(text: str) -> list[Pair]:
             continue  # a sentence
         before = text[max(0, start - _PART_CHARACTERS) : start]
         written = (before.split() or [""])[-1] if before[-1:] == " " else ""
-        if written and (lowered not in COUNTS or written == "fps"):
+        if written and (lowered not in COUNTS or written == "fps" or lowered == "steps"):
             part = written.rstrip(".")
             is_named = not sign.isspace() or "." in value  # and no words of a sentence
             more = _WORDS.search(text, max(0, start - _WORDS_CHARACTERS), start) if is_named else None
@@ -119,6 +122,8 @@ def find_pairs(text: str) -> list[Pair]:
                 _NO_NAMES.isdisjoint({*words.lower().split()} - {"and"}) or words.endswith(" in ")
             ):
                 name, start = (words + name)[:MAX_NAME], start - len(words)
+        if lowered == "steps" and name.lower() != lowered:
+            continue  # `Train steps: 20 Val steps: 5`: how many
         value, total = value.replace(",", ""), total and total.replace(",", "")
         pairs.append(Pair(name, to_number(value), total, sign, start, match.end() - start))
     return pairs

@@ -2,8 +2,7 @@
 
 A bar is drawn over and over in its line, below others, or a few characters at a time. A line comes in pieces.
 What counts is what a terminal would show each time a line is left or begun anew. Not modelled: its width (a
-line is as long as what is written into it), colours, characters that take two cells, the width of a tab,
-scroll regions.
+line is as long as what is written into it), colours, characters that take two cells, scroll regions.
 
 Work is bounded by the text: a control sequence changes one line of MAX_LINE characters, or the kept lines.
 """
@@ -116,6 +115,8 @@ class Screen:
         self._written = 0 if control == "\r" else None
         if control == "\r":
             self._column = 0
+            if "\t" in (line := self._lines[self._row]):  # what comes is put over columns
+                self._lines[self._row] = line.expandtabs()[: MAX_LINE + 1]
         elif control == "\b":
             self._column = max(self._column - 1, 0)
         elif control == "\x1b7":

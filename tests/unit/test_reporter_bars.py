@@ -641,9 +641,25 @@ def test_a_bar_over_epochs_that_says_which_one_it_is_counts_no_steps(name: str) 
     reader, fields = LineReader(), dict[str, Any]()
     for line in Screen().write(drawing.file.getvalue()):
         fields |= reader.read(line.text, depth=line.depth) or {}
-    assert (fields["step"], fields["total_steps"], fields["epoch"], fields["total_epochs"]) == (
-        0,
-        None,
-        10,
-        10,
-    )
+    assert fields == {"step": None, "total_steps": None, "epoch": 10, "total_epochs": 10}
+
+
+@pytest.mark.parametrize("first", ["", "Epoch", "Epoch 1/3"])
+@pytest.mark.parametrize("name", ["Epoch {}/3", "Epoch {} of 3", "Epoch {}"])
+@pytest.mark.parametrize("inner", ["", "Batches", "Training", "Running Epoch {} of 3"])
+def test_a_bar_within_one_that_is_renamed_for_each_epoch_gives_the_steps_of_the_run(
+    first: str, name: str, inner: str
+) -> None:
+    """Seen: step 0 of 60, epoch 0, in the third epoch."""
+    drawing = Drawing()
+    outer = tqdm(range(3), first, **drawing.options)
+    for epoch in outer:
+        outer.set_description(name.format(epoch + 1))
+        for _ in tqdm(range(20), inner.format(epoch), leave=False, **drawing.options):
+            pass
+    reader, said = LineReader(), list[dict[str, Any]]()
+    for line in Screen().write(drawing.file.getvalue()):
+        said.append({**(said[-1] if said else {}), **(reader.read(line.text, depth=line.depth) or {})})
+    steps = [fields["step"] or 0 for fields in said if "step" in fields]
+    assert steps == sorted(steps)
+    assert said[-1] == {"step": 60, "total_steps": 60, "epoch": 3, "total_epochs": 3}

@@ -359,7 +359,26 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             {"epoch": 10, "metrics": {"Time(s)": 0.25, "Loss": 0.5, "ETputs(KTEPS)": 123.5}},
         ),
         # Steps of something within a step, or of an episode.
-        ("Episode 3/100, Step 45, Reward 12.5", None),
+        (
+            "Episode 3/100, Step 45, Reward 12.5",
+            {"epoch": 3, "total_epochs": 100, "metrics": {"Reward": 12.5}},
+        ),
+        ("epoch 2 episode 30 reward 12.5", {"epoch": 2, "metrics": {"reward": 12.5}}),
+        (
+            "Epoch[3] Batch [50]\tSpeed: 812.5 samples/sec\taccuracy=0.5",
+            {
+                "epoch": 3,
+                "metrics": {"Speed": 812.5, "accuracy": 0.5},
+            },
+        ),
+        (
+            "Epoch: 1/3 Train steps: 20 Val steps: 5 loss: 0.5",
+            {
+                "epoch": 1,
+                "total_epochs": 3,
+                "metrics": {"loss": 0.5},
+            },
+        ),
         ("inner step 3/5 loss 0.5", None),
         ("PPO epoch: 3/4, loss: 0.5, value loss: 0.25", None),
         ("micro step 3/8", None),
@@ -873,7 +892,13 @@ def test_a_share_of_an_epoch_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize("headline", ["--- Evaluation ---", "Running validation...", "Testing"])
+@pytest.mark.parametrize(
+    "headline",
+    [
+        "--- Evaluation ---", "Running validation...", "Testing", "Testing model...", "Initial evaluation",
+        "Evaluating on the validation set", "Final evaluation on test set:",
+    ],
+)  # fmt: skip
 def test_positions_below_the_headline_of_an_evaluation_are_its_own(headline: str) -> None:
     """Seen: step 20 of 20, finished, of a training of 30 steps."""
     trained = [f"step {step}/30 loss 0.5" for step in (10, 20)]
@@ -884,6 +909,63 @@ def test_positions_below_the_headline_of_an_evaluation_are_its_own(headline: str
     }  # fmt: skip
     again = "step 30/30 loss 0.4"
     assert (read(*trained, headline, *others, again) or {})["step"] == 30
+
+
+@pytest.mark.parametrize(
+    ("trained", "other", "last"),
+    [
+        ("step {}/100 loss 0.5", "Iteration {}, inertia 12.5, score 0.5", {"step": 9, "total_steps": None}),
+        ("Epoch {}/100 loss 0.5", "-- Epoch {}, Avg. loss: 0.25", {"epoch": 9, "total_epochs": None}),
+        ("step {}/100 loss 0.5", "epoch {} loss 0.25", {}),
+        ("Epoch {}/100 loss 0.5", "Iteration {}, loss = 0.25", {}),
+        ("Epoch {}/100 loss 0.5", "[{}]\ttrain-rmse:0.5", {}),
+    ],
+)
+def test_another_algorithm_behind_the_training_has_no_part_in_its_position(
+    trained: str, other: str, last: dict[str, Any]
+) -> None:
+    """Seen: step 200 of 100, finished, of a classifier that was fitted after 30; step 55 in epoch 3 of 10."""
+    reader, known = LineReader(), dict[str, Any]()
+    for at in (20, 30, 40, 50):
+        reader.read(trained.format(at))
+    for at in range(10):
+        known |= reader.read(other.format(at)) or {}
+    assert {name: value for name, value in known.items() if name != "metrics"} == last
+
+
+def test_a_step_that_is_said_no_more_is_unknown_when_epochs_go_on() -> None:
+    """Seen: step 200 of a classifier that was fitted first, beside the epochs of the training."""
+    lines = [f"Iteration {at}, loss = 0.5" for at in (1, 200)]
+    epochs = [f"Epoch {at}/10 train_loss: 0.5" for at in range(1, 6)]
+    assert [(read(*lines, *epochs[:at]) or {}).get("step", "none") for at in (2, 4)] == ["none", None]
+
+
+def test_a_step_may_be_the_one_that_is_called_global_elsewhere() -> None:
+    """Seen: step 20 while lines said 30."""
+    assert (read("step 10 loss 0.5", "step 20 loss 0.5", "global_step 20", "step 30 loss 0.5") or {})[
+        "step"
+    ] == 30
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ("INFO :      [ROUND 3]", {"step": 2}),
+        ("INFO :      [ROUND 3/5]", {"step": 2, "total_steps": 5}),
+        ("INFO :      Run finished 5 round(s) in 12.34s", {"step": 5}),
+        (
+            "[2025-03-01 10:00:00] Ep. 1 : Up. 300 : Sen. 30,000 : Cost 8.5 * 1,234 @ 12 after 34 : Time 9s",
+            {"step": 300, "metrics": {"Cost": 8.5}},
+        ),
+        ("[2025-03-01 10:00:00] [valid] Ep. 1 : Up. 300 : cross-entropy : 85.9 : new best", None),
+        (
+            "{'loss': 1.5, 'epoch': 0.25, 'global_step/max_steps': '5/20', 'percentage': '25.00%'}",
+            {"step": 5, "total_steps": 20, "epoch": 0.25, "metrics": {"loss": 1.5}},
+        ),
+    ],
+)
+def test_flower_marian_and_ms_swift(line: str, fields: dict[str, Any] | None) -> None:
+    assert read(line) == fields
 
 
 def test_what_is_measured_at_a_position_that_is_known_is_taken_whatever_its_name() -> None:

@@ -63,6 +63,14 @@ def test_a_line_counts_when_it_is_left_or_begun_anew() -> None:
     assert screen.write("\n") == [Line("step 6", 0)]
 
 
+def test_a_line_with_tabs_is_written_over_column_by_column() -> None:
+    """Seen: a metric called AveragAverage Score."""
+    text = "".join(f"\rEpisode {at}\tAverage Score: {at}.5" for at in (9, 10)) + "\n"
+    assert [line.text.split() for line in Screen().write(text)] == [
+        ["Episode", "9", "Average", "Score:", "9.5"], ["Episode", "10", "Average", "Score:", "10.5"],
+    ]  # fmt: skip
+
+
 def test_what_is_left_of_a_longer_line_is_none_of_the_next_ones_digits() -> None:
     """Seen: loss 0.523456."""
     lines = Screen().write("step 100 loss 0.123456\rstep 101 loss 0.5\rstep 102 loss 0.25\n")
