@@ -13,6 +13,7 @@ from visibility_api.jobs.job import JobRef
 from visibility_api.kube.client import KubeClient
 from visibility_api.kube.decoding import UNDECODABLE, ListPage, decode
 from visibility_api.kube.errors import ClusterError
+from visibility_api.kube.object_reader import has_many_parts
 
 from .failures import Replica
 from .kind import AllPods
@@ -78,6 +79,8 @@ class PodLists:
                 self._list(f"/api/v1/namespaces/{ref.namespace}/pods", pods.selector)
             ) as found:
                 async for raw in found:
+                    if has_many_parts(raw):
+                        continue
                     pod, labels = self._pod.decode(raw), self._labelled.decode(raw).metadata.labels
                     is_read = len(memoryview(labels)) <= MAX_LABELS_BYTES
                     replica = pods.replica(pod, (self._labels.decode(labels) if is_read else None) or {})
