@@ -133,7 +133,7 @@ def test_no_number_of_an_object_costs_many_times_what_another_does(number: str) 
 
 @pytest.mark.parametrize("place", ["variables", "labels"])
 async def test_an_object_of_very_many_parts_is_not_read_and_has_a_name(place: str) -> None:
-    """A pod of 220,000 variables kept the event loop for 54 ms at each change: its decoder lets no other thread go on."""
+    """A pod of 220,000 variables kept the loop for 54 ms at each change: its decoder lets no thread go on."""
     reasons = list[str]()
     reader = ObjectReader("/pods", Pod, mark=mark_unread, count=reasons.append)
     pod = {"metadata": {"name": "bert", "namespace": "team-a", "uid": "u", "resourceVersion": "17"}}
