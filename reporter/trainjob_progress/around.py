@@ -29,7 +29,7 @@ class Around(Reporter):
         self._is_loop = True
         self._is_iterating = True
         self._run, self._flow = run, Flow()
-        self._loops = [loop]
+        self._loops, self._place = [loop], loop
         self._before = 0  # steps done before all of them
         self._begun: dict[Key, int] = {}  # how often each of them has begun, in their order
         self._done: dict[Key, tuple[int, int]] = {}  # their steps, and how often each came to its end

@@ -240,7 +240,9 @@ def _join(reporter: Reporter, run: LiveRun, place: int, loops: Sequence[Loop]) -
     if inside and not outer._is_loop and _has_room(outer, reporter):
         outer._hand_in(reporter, is_round=True)
         planned = outer._total_epochs
-        outer = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
+        around = Around(run, _choose(inside), None if planned is None else max(planned - outer._rounds, 0))
+        around._counts = outer._takes_part(around)
+        outer = around
         run.levels.insert(place, outer)
     run.is_through = run.is_announced = False
     reporter._counts = _does_count(reporter, run, outer)
@@ -266,7 +268,15 @@ def _does_count(reporter: Reporter, run: LiveRun, outer: Level) -> bool:
             "a loop or reporter inside a run that counts steps itself: its steps are shown as a message only",
         )
         return False
-    return outer._takes_in(reporter, reporter._place) if outer._is_loop else True
+    if not outer._is_loop:
+        return outer._takes_part(reporter)
+    counts = outer._takes_in(reporter, reporter._place)
+    if counts and isinstance(outer, Around) and block is not outer:
+        rounds = block._inner_rounds
+        block._keep_to_plan(outer._key, outer._step + 1, outer._inner_done + (reporter._total_steps or 0))
+        if outer._total_steps is not None:
+            outer._total_steps += rounds - block._inner_rounds
+    return counts
 
 
 def _has_room(block: Level, reporter: Reporter) -> bool:

@@ -5,6 +5,8 @@ Pure: no clock, no I/O. What a document shows of them is `positions.py`'s.
 
 from __future__ import annotations
 
+import math
+
 from .positions import find_rounds_before
 from .values import to_count
 
@@ -24,11 +26,12 @@ class Level:
     """One reporter's own counts. The base of `Reporter`, so that its hot loop has one object to look at."""
 
     __slots__ = (
-        "_begins_at", "_begun_round", "_counts", "_cut_steps", "_epoch", "_epochs_before", "_extras",
-        "_failed", "_flow", "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done", "_inner_epochs",
-        "_inner_key", "_inner_round", "_inner_rounds", "_is_cut", "_is_entered", "_is_iterating", "_is_long",
-        "_is_loop", "_is_sample", "_is_short", "_key", "_loops", "_more_cut", "_name", "_percentage",
-        "_place", "_rounds_before", "_run", "_step", "_total_epochs", "_total_steps", "_without_before",
+        "_begins_at", "_begun_round", "_counts", "_cut_steps", "_earliest", "_epoch", "_epochs_before",
+        "_extras", "_failed", "_flow", "_gaps", "_in_a_row", "_initial_step", "_inner", "_inner_done",
+        "_inner_epochs", "_inner_key", "_inner_round", "_inner_rounds", "_is_cut", "_is_entered",
+        "_is_iterating", "_is_long", "_is_loop", "_is_sample", "_is_short", "_key", "_loops", "_more_cut",
+        "_name", "_percentage", "_place", "_rounds_before", "_run", "_step", "_total_epochs",
+        "_total_steps", "_without_before",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
     # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet; it may have
@@ -57,6 +60,7 @@ class Level:
         self._inner_done = 0  # steps of levels inside that have ended
         self._inner_epochs: float = 0  # the same in epochs
         self._inner: Optional[Position] = None  # where the last one of them ended
+        self._earliest: Optional[Position] = None  # in a block: where the first one ended, if it counts
         self._inner_round: Optional[float] = None  # the iteration in which it ended
         self._inner_rounds = 0  # iterations that had one
         self._begun_round: Optional[float] = None  # the last iteration in which one began
@@ -77,6 +81,8 @@ class Level:
     def _absorb(self, inner: Position, key: Key, *, has_failed: bool) -> None:
         """A level inside this one has ended at `inner`. `key`: what it was to this one."""
         before = find_rounds_before(self)
+        if self._inner is None:
+            self._earliest = inner
         self._inner, inner.key = inner, key
         self._inner_done += before * (inner.total_steps or 0) + (inner.step or 0)
         self._inner_epochs += before * (inner.total_epochs or 0) + (inner.epoch or 0)
@@ -84,6 +90,27 @@ class Level:
         self._note_cut(inner)
         self._note_end(inner, has_failed=has_failed or (self._is_short and not self._is_loop))
         self._failed = inner if has_failed else None
+        if not self._is_loop:
+            self._keep_to_plan(key)
+
+    def _keep_to_plan(self, key: Key, rounds: float = 0, steps: int = 0) -> None:
+        """What ran in a block before its rounds, such as a loading of data, was none if they fill the plan.
+        `rounds`, `steps`: of the loop inside, whose key is `key`, that are not counted here yet."""
+        first, epochs, planned = self._earliest, self._total_epochs or math.inf, self._total_steps or math.inf
+        is_within = self._inner_rounds + rounds <= epochs and self._inner_done + steps <= planned
+        if first is None or first.key == key or is_within:
+            return
+        self._earliest = None
+        self._inner_done -= first.step or 0
+        self._inner_epochs -= first.epoch or 0
+        self._inner_rounds -= max(int(first.epoch or 0), 1)
+
+    def _takes_part(self, inner: Level) -> bool:
+        """Whether what begins in a block counts. What follows all that is planned does not: a test."""
+        last, key = self._inner, inner._set_key(inner._place)
+        if last is None or last.key == key or not (self._total_epochs or self._total_steps):
+            return True
+        return self._rounds < (self._total_epochs or 0) or self._inner_done < (self._total_steps or 0)
 
     def _note_cut(self, inner: Position) -> None:
         """Whether this round has all its steps, though what ran inside was left before its end. Mostly it has
@@ -256,7 +283,7 @@ class Level:
         self._percentage = self._inner = self._inner_round = self._inner_key = self._begun_round = None
         self._inner_done = self._inner_rounds = self._in_a_row = self._gaps = self._more_cut = 0
         self._inner_epochs = self._without_before = 0
-        self._failed = self._cut_steps = None
+        self._failed = self._cut_steps = self._earliest = None
         self._is_short = self._is_long = False
 
     def _settle(self) -> None:

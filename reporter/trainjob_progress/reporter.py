@@ -327,7 +327,7 @@ class Reporter(Level):
                 self._say("restart", "restart() is for the reporter of a run that goes on: it is left out")
                 return
             run.begin_again()
-            for level in run.levels[1:]:
+            for level in reversed(run.levels[1:]):
                 level._leave()
             self._forget_counts()
             self.update(step=initial_step, total_steps=total_steps, total_epochs=total_epochs)

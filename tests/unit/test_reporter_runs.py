@@ -133,6 +133,18 @@ def test_a_restart_begins_the_next_attempt_of_the_same_reporter(sink: MemorySink
     assert (sink.last.state, sink.last.step, sink.last.percentage) == ("completed", 200, 100)
 
 
+def test_a_restart_leaves_all_loops_inside(sink: MemorySink, capfd: pytest.CaptureFixture[str]) -> None:
+    """Seen: "a report was lost", and the steps of the attempt that had failed counted."""
+    with report(total_steps=100) as r:
+        for attempt in range(2):
+            for _ in track(range(100)):
+                if attempt == 0:
+                    r.restart(total_steps=100)
+                    break
+    assert (sink.last.step, sink.last.total_steps) == (100, 100)
+    assert capfd.readouterr().err == ""
+
+
 def test_a_restart_after_the_end_or_of_an_inner_reporter_is_a_warning(
     sink: MemorySink, capfd: pytest.CaptureFixture[str]
 ) -> None:

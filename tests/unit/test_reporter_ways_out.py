@@ -23,6 +23,8 @@ def batches():
 def batches_from():
     yield from track(range(10))
 
+def tracked_range(number): return track(range(number))
+
 def between(items):
     for item in items:
         yield item
@@ -502,6 +504,33 @@ with report(total_epochs=2) as r:
             if (epoch, item) == (1, 2): break
         r.epoch()
 """: ("", ("finished", 8, 8, 2)),
+    # In a block, what runs before the rounds that it has planned is none of them, nor what follows them.
+    **{
+        f"""
+with report({plan}):
+    data = {load}
+    for epoch in {rounds}(4):
+        for item in track(data): pass
+        for item in track(range(3), desc="validation"): pass
+    for item in track(range(3), desc="test"): pass
+    for part in range(2):
+        for item in track(range(3), desc="parts"): pass
+""": ("", ("finished", 28, 28, 4))
+        for plan in ("total_epochs=4", "total_steps=28")
+        for load in ("[item for item in track(range(7))]", "list(track(range(7)))", "range(7)")
+        for rounds in ("range", "tracked_range")
+    },
+    """
+with report(total_epochs=4):
+    for epoch in list(track(range(4))):
+        for item in track(range(5)): pass
+""": ("", ("finished", 20, 20, 4)),
+    """
+with report(total_steps=35):
+    for item in track(range(7), desc="warm up"): pass
+    for epoch in range(4):
+        for item in track(range(7)): pass
+""": ("", ("finished", 35, 35, 4)),
     # What runs in a marked section is no training.
     """
 for epoch in track(range(3)):
