@@ -15,6 +15,7 @@ from visibility_api.serving.connections import (
     CLOSED_AT_ONCE,
     CONNECTION_BYTES,
     CROWD,
+    KEEP_ALIVE_S,
     KEPT_SHARE,
     KNOWN_READ_AT_ONCE,
     LOOKED_AT_ONCE,
@@ -39,6 +40,7 @@ class Connection:
         self.site, self.idle_since, self.kept_bytes = site, idle_since, kept_bytes
         self.peer = Peer(chain=(b"a certificate",) if known else ())
         self.head_deadline, self.was_asked = math.inf, True
+        self.answered_at = math.inf if idle_since is None else idle_since
         self.is_open = True
         self.reads: list[Connection] = []
 
@@ -128,6 +130,18 @@ def test_who_is_served_and_the_front_proxy_are_never_closed() -> None:
     sweep(all_, connect(all_, *busy, *proxy, *idle))
     assert all(each.is_open for each in busy + proxy)
     assert not any(each.is_open for each in idle)
+
+
+def test_a_connection_is_closed_once_it_was_idle_for_long_and_not_while_it_is_served() -> None:
+    all_ = Connections(ConnectionLimits())
+    idle, later = Connection("10.0.0.1", idle_since=10.0), Connection("10.0.0.1", idle_since=10.1)
+    busy = Connection("10.0.0.1", idle_since=10.0)
+    busy.idle_since = None  # the next request has come
+    made = connect(all_, idle, later, busy)
+    sweep(all_, made, now=10.0 + KEEP_ALIVE_S)
+    assert [each.is_open for each in made] == [False, True, True]
+    sweep(all_, made, now=11.0 + KEEP_ALIVE_S)
+    assert [each.is_open for each in made] == [False, False, True]
 
 
 def test_what_somebody_else_is_served_costs_nobody_an_idle_connection() -> None:

@@ -50,7 +50,7 @@ class TlsConnection(HttpToolsProtocol):
     site = ""
     was_asked = True
     head_deadline = math.inf
-    _idle_since: float | None = None  # before its first response it is not idle
+    answered_at = math.inf  # loop time of the last response; before its first one it is not idle
     _is_in_head = False
     _is_surplus = False  # one of the last that may be open: its first request is answered 429
     _request_bytes = 0
@@ -96,7 +96,8 @@ class TlsConnection(HttpToolsProtocol):
 
     @property
     def idle_since(self) -> float | None:
-        return None if self._is_answering() or self._is_in_head or self._unread else self._idle_since
+        is_busy = self._is_answering() or self._is_in_head or self._unread or self.answered_at == math.inf
+        return None if is_busy else self.answered_at
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -193,7 +194,8 @@ class TlsConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_response_complete(self) -> None:
-        self._idle_since = self.loop.time()
+        """As in uvicorn, but without a timer for each request: `Connections.sweep` closes idle ones."""
+        self.answered_at = self.loop.time()
         if not self.pipeline and not self._is_in_head:
             self._all.release_head(self)
             if self._request_bytes > FREE_HEAD_BYTES:
@@ -202,7 +204,12 @@ class TlsConnection(HttpToolsProtocol):
             # A thousand who are answered at the same moment would be read from at the same moment.
             self._writer.hold()
             self._all.read_in_turn(self)
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
 
     def send_400_response(self, msg: str) -> None:
         """As in uvicorn, but never instead of, or inside, the response to an earlier request.

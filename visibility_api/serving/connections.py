@@ -17,6 +17,7 @@ from visibility_api.auth.certificates import Peer
 
 from .by_address import ByAddress
 
+KEEP_ALIVE_S = 120  # how long a connection without a request stays open
 CONNECTION_BYTES = 48 * 1024  # measured with TLS, after one small request: 30 to 54 KiB
 # Connections that are read from in one turn of the event loop: a thousand may send at the same moment. Of one
 # client, or of all that are not known, which cost up to half a millisecond each; and of those that are known.
@@ -67,6 +68,7 @@ class Connection(Stranger, Protocol):
     """A connection that is open."""
 
     head_deadline: float  # loop time; inf: no head is awaited
+    answered_at: float  # loop time of the last response; inf: there was none
     was_asked: bool  # for a certificate
 
     @property
@@ -196,7 +198,9 @@ class Connections:
             for each in some:
                 if each.head_deadline <= now:
                     each.drop()
-                elif has_client_ca and not each.was_asked:
+                elif (has_client_ca and not each.was_asked) or (
+                    each.answered_at <= now - KEEP_ALIVE_S and each.idle_since is not None
+                ):
                     each.shutdown()
                 kept_bytes += each.kept_bytes
         most = self.limits.connections - 2 * self.limits.reserve

@@ -17,7 +17,6 @@ from .tls import ServingTls
 
 # kube-apiserver's aggregator keeps idle connections for 90 s (IdleConnTimeout of Go's http.DefaultTransport).
 # Longer here, or it would send a request on a connection that this server closes at that moment.
-KEEP_ALIVE_S = 120
 DRAIN_S = 60  # how long requests in flight may take at shutdown
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]  # the types of scope, receive and send are the caller's
@@ -36,7 +35,6 @@ class HttpServer(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
-                timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=DRAIN_S,
                 proxy_headers=False,  # X-Forwarded-For is not used, and reading it would cost every request
                 access_log=False,

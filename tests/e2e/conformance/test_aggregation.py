@@ -13,7 +13,7 @@ from tests.e2e.manifests import APISERVICE, APISERVICE_PATH, NAMESPACE, SERVICE_
 from tests.e2e.visibility_server import GROUP, PREFIX, VisibilityServer
 from tests.e2e.workspace import User, Workspace
 from visibility_api.assembly import LEASE
-from visibility_api.serving.http_server import KEEP_ALIVE_S
+from visibility_api.serving.connections import KEEP_ALIVE_S
 
 LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE}"
 
