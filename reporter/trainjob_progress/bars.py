@@ -178,6 +178,9 @@ class BarReader:
         bar = self._run
         if bar is None or bar.has_lines or bar.is_doubted or bar.before:
             return False
+        bar.counts_epochs = bar.counts_epochs or (
+            is_trusted and (said.get("step") or 0) > bar.total > bar.step
+        )
         if bar.step >= bar.total and has_position and (is_trusted or not bar.is_named):
             metrics = said.get("metrics", ())
             is_summary = "train_runtime" in metrics or (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Optional
 
+from .objects import Form
 from .pairs import NUMBER, Metrics, read_metrics, to_number
 from .patterns import lazily
 
@@ -67,6 +68,7 @@ _ROW = lazily(rf"^\s{{0,16}}{_COUNT}(?:\s{{1,32}}(?:{_CELL})){{1,32}}\s{{0,8}}$"
 _RAY = lazily(rf"^Training finished iteration ({_COUNT}) at ")
 _COMPOSER = lazily(rf"^\[(?:epoch=({_COUNT})\]\[)?batch=({_COUNT})/({_COUNT})\]:?$")
 _FLOWER = lazily(rf"^\[ROUND ({_COUNT})(?:/({_COUNT}))?\]$|^Run finished ({_COUNT}) round\(s\) in ")
+_ROUNDS = Form("rounds of clients", "rounds of clients", is_plain=True)
 _MARIAN = lazily(
     rf"^Ep\. {_COUNT}(?:\.\d{{1,9}})? : Up\. ({_COUNT}) : Sen\. [\d,.]{{1,24}} : (.*?)(?: \* .*)?$"
 )
@@ -315,7 +317,7 @@ def _read_flower(text: str) -> Optional[Fields]:
         return None
     begun, rounds, done = match.groups()
     plan = {"total_steps": int(rounds)} if rounds else {}
-    return {"step": int(done) if done else max(int(begun) - 1, 0), **plan}
+    return {"step": int(done) if done else max(int(begun) - 1, 0), **plan, "form": _ROUNDS}
 
 
 def _read_marian(text: str) -> Optional[Fields]:

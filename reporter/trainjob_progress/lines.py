@@ -173,7 +173,8 @@ class LineReader:
         if fields and not self._is_bar:
             self._is_aside = self._is_aside and POSITION.isdisjoint(fields)
             at = (fields.get("step"), fields.get("epoch"))  # half an epoch needs a bar for the rest
-            if self._sees_all and not self._bars.has_run and any(type(each) is int and each for each in at):
+            is_said = any(each and (form or type(each) is int) for each in at)
+            if is_said and self._sees_all and not self._bars.has_run:
                 self._moves += 1 + says_loss(fields.get("metrics", ()))
             if (gone := self._hear(fields, is_trusted=True)) is not None:
                 fields = {**gone, **fields}
@@ -290,7 +291,7 @@ class LineReader:
             if fields is not None:
                 self._is_bar = True
                 fields = fields if self._said_step is None else self._beside_lines(fields)
-                at = words.rfind("]") + 1
+                at = words.find("]", words.rfind("%|")) + 1
                 behind = words[at:].strip()
                 if at and behind and "%|" in words[:at]:  # printed while the bar was there
                     said = self._read(behind, 0) or {}

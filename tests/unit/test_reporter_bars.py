@@ -168,6 +168,28 @@ def test_what_is_printed_behind_a_bar_is_read_too() -> None:
     }  # fmt: skip
 
 
+def test_what_is_printed_of_an_evaluation_behind_a_bar_is_its_own() -> None:
+    """Seen: step 1 of 7 of the evaluation."""
+    bar = "Epochs:  25%|██▌       | 1/4 [00:10<00:30, 10.00s/it]"
+    assert read(f"{bar}[val] step 1/7 loss 0.9") == {"epoch": 1, "total_epochs": 4}
+
+
+def test_a_bar_that_counts_less_than_the_steps_that_lines_say_counts_epochs() -> None:
+    """Seen: step 4 of 4 at the end of 48."""
+    reader = LineReader()
+    for epoch in range(4):
+        reader.read(f" {25 * epoch}%|██▌       | {epoch}/4 [00:10<00:30, 10.00s/it]")
+        for step in range(4, 13, 4):
+            reader.read(f"step {12 * epoch + step}: loss 0.5")
+    assert reader.read("100%|██████████| 4/4 [00:40<00:00, 10.00s/it]") == {"epoch": 4, "total_epochs": 4}
+
+
+def test_a_bar_with_a_loss_is_an_evaluations_where_lines_say_steps_of_epochs() -> None:
+    """Seen: step 7 of 7 after the first epoch."""
+    lines = [f"Epoch [1/4], Step [{step}/12], Loss: 0.5" for step in (4, 8, 12)]
+    assert read(*lines, "100%|██████████| 7/7 [00:10<00:00, 1.43s/it, loss=0.9]") is None
+
+
 def test_what_pip_installs_is_no_training() -> None:
     assert read("   ━━━━━━━━╸━━━━━━━━━━━━━━━━━━━━━━ 3/12 [torch]") is None
 

@@ -919,6 +919,7 @@ def test_positions_below_the_headline_of_an_evaluation_are_its_own(headline: str
         ("step {}/100 loss 0.5", "epoch {} loss 0.25", {}),
         ("Epoch {}/100 loss 0.5", "Iteration {}, loss = 0.25", {}),
         ("Epoch {}/100 loss 0.5", "[{}]\ttrain-rmse:0.5", {}),
+        ("Epoch {}/100 loss 0.5", "[ROUND {}]", {}),
     ],
 )
 def test_another_algorithm_behind_the_training_has_no_part_in_its_position(
