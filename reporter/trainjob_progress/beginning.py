@@ -18,6 +18,7 @@ from .values import show, to_amount, to_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Mapping, Optional, Sequence
 
     from .best import Extreme
@@ -213,12 +214,17 @@ def _find_run(reporter: Reporter, loops: Sequence[Loop], *, is_quiet: bool) -> O
 
 def _end_left() -> None:
     """End loops that an exception has left, though a traceback or a variable keeps what they go over."""
-    for run in tuple(open_runs.runs):
-        for one in (run, *tuple(run.beside)):
-            levels = one.levels
-            left = next((level for level in levels if level._is_left), None)
-            for level in reversed(levels[levels.index(left) :] if left is not None else ()):
-                level._close_left()
+    stacks: dict[int, dict[int, FrameType]] = {}
+    try:
+        for run in tuple(open_runs.runs):
+            for one in (run, *tuple(run.beside)):
+                levels = one.levels
+                left = next((level for level in levels if level._is_left(stacks)), None)
+                for level in reversed(levels[levels.index(left) :] if left is not None else ()):
+                    level._close_left()
+    finally:
+        for stack in stacks.values():
+            stack.clear()  # frames in it hold it
 
 
 def settle(reporter: Reporter, loops: Sequence[Loop]) -> None:

@@ -47,13 +47,15 @@ def _find_caller() -> Optional[FrameType]:
 def find_loops() -> list[Loop]:
     """The loops of the program that the caller runs in, innermost first.
 
-    Looks at the caller's function, and at those that called it, as far as they are the program's own: whether
-    there is a jump back over the place where each of them is. Generators of a library, such as tqdm's, lie
-    between the two.
+    Looks at the caller's function, and at those near it that called it, as far as they are the program's own:
+    whether there is a jump back over the place where each is. Generators of a library, such as tqdm's,
+    lie between the two.
     """
     found: list[Loop] = []
     frame, is_generator = _find_caller(), False
-    while frame is not None:
+    for _ in range(MAX_FRAMES):
+        if frame is None:
+            break
         if _is_library(frame.f_code.co_filename):
             is_generator = bool(frame.f_code.co_flags & _GENERATORS)
             if not is_generator:
@@ -160,14 +162,14 @@ class Home:
     which would keep the function's variables. It reads the code when another loop begins, not before.
     """
 
-    __slots__ = ("_around", "_chain", "_loop", "_thread_id", "is_guarded")
+    __slots__ = ("_around", "_chain", "_is_gone", "_loop", "_thread_id")
 
     def __init__(self, frame: Optional[FrameType], around: Sequence[object] = ()) -> None:
         """`frame`: the caller of `next`. `around`: loops that are not it, though around that."""
         self._around = around
         self._thread_id = threading.get_ident()
         self._loop: Optional[tuple[int, CodeType, range, range]] = None
-        self.is_guarded = True  # an exception may have left it while its function goes on
+        self._is_gone = True  # its function, as far as is known
         # Of the functions that run, innermost first. Not generators: they may rest, and be on no stack.
         self._chain: list[tuple[int, CodeType, int]] = []
         while frame is not None and len(self._chain) < MAX_FRAMES:
@@ -178,24 +180,32 @@ class Home:
                 break
             frame = frame.f_back
 
-    def is_left(self, flow: Flow) -> bool:
-        """Whether the program runs in that loop no more. `flow`: in which the tracked one was begun."""
+    def is_left(self, flow: Flow, stacks: dict[int, dict[int, FrameType]]) -> bool:
+        """Whether the program runs in that loop no more. `flow`: in which the tracked one was begun.
+
+        `stacks`: by thread, frames by number; empty at first, and for one moment.
+        """
         if self._chain:
             self._loop = self._find_loop()
             self._chain = []
         if self._loop is None:
             return False
         number, code, offsets, lines = self._loop
-        frame = sys._current_frames().get(self._thread_id)
-        if frame is None or (code.co_flags & _COROUTINE and not flow.is_here):
+        stack = stacks.get(self._thread_id)
+        if stack is None:
+            stack = stacks[self._thread_id] = _find_stack(self._thread_id)
+        if not stack or (code.co_flags & _COROUTINE and not flow.is_here):
             return False  # a coroutine may wait for what runs here
-        while frame is not None:
-            if id(frame) == number and frame.f_code is code:
-                self.is_guarded = _has_handler(code, offsets.start)
-                return frame.f_lasti not in offsets and (frame.f_lineno or 0) not in lines
-            frame = frame.f_back
-        self.is_guarded = True
-        return True
+        frame = stack.get(number)
+        self._is_gone = frame is None or frame.f_code is not code
+        if frame is None or self._is_gone:
+            return True
+        return frame.f_lasti not in offsets and (frame.f_lineno or 0) not in lines
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether an exception may have left it while its function goes on."""
+        return self._loop is None or self._is_gone or _has_handler(self._loop[1], self._loop[2].start)
 
     def _find_loop(self) -> Optional[tuple[int, CodeType, range, range]]:
         """The nearest one. It is told by its offsets, and by its lines: handlers may stand elsewhere."""
@@ -220,6 +230,14 @@ class Home:
             return number, code, range(at, at + 1), range(0)
         offsets = range(at, end + 1)
         return number, code, offsets, _find_lines(code, offsets)
+
+
+def _find_stack(thread_id: int) -> dict[int, FrameType]:
+    frame, stack = sys._current_frames().get(thread_id), {}
+    while frame is not None:
+        stack[id(frame)] = frame
+        frame = frame.f_back
+    return stack
 
 
 def _is_library(path: str) -> bool:

@@ -12,6 +12,7 @@ from .values import to_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Optional, Sequence
 
     from .positions import Position
@@ -34,9 +35,8 @@ class Level:
         "_total_steps", "_without_before",
     )  # fmt: skip
     stands_for_loop = False  # one that nobody tracks, around one that is tracked
-    # Of a loop that is tracked: it was left, though its iterator is kept; it has no item yet; it may have
-    # passed over all of them until now.
-    _is_left = _is_waiting = _has_just_begun = False
+    # Of a loop that is tracked: it has no item yet; it may have passed over all of them until now.
+    _is_waiting = _has_just_begun = False
 
     def __init__(self) -> None:
         self._run: Any = None  # the LiveRun that it is a part of
@@ -288,6 +288,10 @@ class Level:
 
     def _settle(self) -> None:
         """It is a loop, and no sample: from now on it counts for the level around."""
+
+    def _is_left(self, stacks: dict[int, dict[int, FrameType]]) -> bool:  # noqa: ARG002 — of a tracked loop
+        """Whether the program has left it, though its iterator is kept."""
+        return False
 
     def _close_left(self) -> None:
         """The program has left it, or what it was in."""

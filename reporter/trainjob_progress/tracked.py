@@ -17,6 +17,7 @@ from .values import show, to_count, to_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Iterable, Iterator, Optional, TypeVar
 
     from .call_site import Home
@@ -196,9 +197,8 @@ class Track(Reporter, Over[T]):
     def _has_just_begun(self) -> bool:  # type: ignore[override]
         return time.monotonic() - self._began_s < SKIPPING_S
 
-    @property
-    def _is_left(self) -> bool:  # type: ignore[override]
-        return self._home is not None and self._home.is_left(self._flow)
+    def _is_left(self, stacks: dict[int, dict[int, FrameType]]) -> bool:
+        return self._home is not None and self._home.is_left(self._flow, stacks)
 
     def _close(self, *, has_failed: bool = False, is_fault: bool = False) -> None:
         """The loop has come to its end, or was left. `has_failed`: by an exception, `is_fault`: surely so."""
