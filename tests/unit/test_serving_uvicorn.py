@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from visibility_api.serving import REQUIREMENT, UntestedUvicorn, require_tested_uvicorn
 from visibility_api.serving.connection import TlsConnection
 from visibility_api.serving.http_server import HttpServer
+from visibility_api.serving.writer import Response
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {
@@ -22,6 +23,7 @@ CLASSES = {
 SUBCLASSES = (
     (TlsConnection, HttpToolsProtocol),
     (HttpServer, uvicorn.Server),
+    (Response, RequestResponseCycle),
 )
 # SHA-256 of the source, the first twelve digits; several where tested versions differ. Before adding one read
 # what changed: what an overridden method newly does must be done, or left out on purpose, in the subclass.

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from visibility_api.serving.writer import PIECE_BYTES, SMALL_BYTES, Writer
+from visibility_api.serving.writer import PIECE_BYTES, SMALL_BYTES, Response, Writer
 
 OK = b"HTTP/1.1 200 OK\r\n"
 LOG = logging.getLogger("tests")
@@ -48,11 +47,15 @@ class Wire(asyncio.Transport):
 
 
 def exchange(
-    app: Callable[[Any, Any, Any], Awaitable[None]], wire: Wire, *, keep_alive: bool = True
+    app: Callable[[Any, Any, Any], Awaitable[None]],
+    wire: Wire,
+    *,
+    keep_alive: bool = True,
+    method: str = "GET",
 ) -> Coroutine[Any, Any, None]:
     writer = Writer(wire, asyncio.get_running_loop())
-    cycle = RequestResponseCycle(
-        scope={"type": "http", "method": "GET"},  # type: ignore[typeddict-item]
+    cycle = Response(
+        scope={"type": "http", "method": method},  # type: ignore[typeddict-item]
         transport=writer, flow=FlowControl(writer), logger=LOG, access_logger=LOG, access_log=False,
         default_headers=[], message_event=asyncio.Event(), expect_100_continue=False, keep_alive=keep_alive,
         on_response=lambda: None,
@@ -94,6 +97,27 @@ async def test_what_one_turn_of_the_loop_answers_leaves_at_its_end_in_one_write_
     assert [wire.writes for wire in wires] == [[OK + b'content-length: 2\r\netag: "7"\r\n\r\nab']] * 2
 
 
+@pytest.mark.parametrize(
+    ("method", "content"), [("GET", b""), ("GET", b"ab"), ("GET", SMALL_BYTES * b"a"), ("HEAD", b"ab")]
+)
+async def test_a_whole_answer_is_as_one_of_uvicorns_in_one_write(method: str, content: bytes) -> None:
+    whole, parts = Wire(), Wire()
+    length = str(len(content))
+    await exchange(sending(start(etag='"7"', content_length=length), body(content)), whole, method=method)
+    await exchange(sending(start(content_length=length, etag='"7"'), body(content)), parts, method=method)
+    await asyncio.sleep(0)
+    assert len(whole.writes) == 1
+    sent = [sorted(b"".join(wire.writes).split(b"\r\n")) for wire in (whole, parts)]
+    assert sent[0] == sent[1]
+
+
+async def test_a_failure_after_the_head_of_a_whole_answer_is_answered_500() -> None:
+    wire = Wire()
+    await exchange(sending(start(content_length="2")), wire)
+    await asyncio.sleep(0)
+    assert b"".join(wire.writes).startswith(b"HTTP/1.1 500 ")
+
+
 async def test_an_answer_before_the_end_of_its_connection_leaves_at_once() -> None:
     wire = Wire()
     await exchange(sending(start(content_length="1"), body(b"a")), wire, keep_alive=False)
@@ -122,7 +146,7 @@ async def test_the_head_of_a_stream_leaves_before_its_first_event() -> None:
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nx: y", "a\rx: y"])
 async def test_a_line_break_in_a_header_is_never_sent(value: str) -> None:
     wire = Wire()
-    await exchange(sending(start(content_length="0", warning=value), body()), wire)
+    await exchange(sending(start(warning=value, content_length="0"), body()), wire)
     assert wire.is_closed
     assert b"x: y" not in b"".join(wire.writes)
 

@@ -7,7 +7,9 @@ authentications of their own. All others go on to FastAPI's router.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import lru_cache
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -84,10 +86,9 @@ class RequestChain:
         # cached, is worked out once.
         self._known_lines = lru_cache(MAX_KNOWN_LINES)(self._read_line)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
-            return
+            return self._pass_on(scope, receive, send)
         exchange = Exchange(
             scope,
             receive,
@@ -100,17 +101,22 @@ class RequestChain:
         )
         method, path = scope["method"], scope["path"]
         if self._pushes is not None and self._pushes.takes(method, path):
-            await self._answer_push(exchange, self._pushes)
-        elif self._log_streams is not None and self._log_streams.takes(method, path):
-            await self._answer_replica(exchange, self._log_streams)
-        else:
-            await self._answer(exchange)
+            return self._answer_push(exchange, self._pushes)
+        if self._log_streams is not None and self._log_streams.takes(method, path):
+            return self._answer_replica(exchange, self._log_streams)
+        return self._answer(exchange)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._inner(scope, receive, send)
 
     async def _answer(self, exchange: Exchange) -> None:
         """Any request of a user: who sends it and may they, then the response."""
         try:
             try:
-                route = await self._parse(exchange)
+                scope = exchange.scope
+                if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
+                    await self._refuse_anonymous(scope)
+                route = self._parse(exchange)
                 handling = self._handle(exchange, route)
                 outcome = await exchange.within(exchange.info.timeout_s, handling)
             except ClientGone:
@@ -119,7 +125,8 @@ class RequestChain:
             except Exception as error:
                 outcome = exchange.refuse(error)
                 exchange.leave()  # the refusal may be held back
-            await self._meet_sender(exchange, outcome)
+            if self._is_held_back(exchange, outcome):
+                await hold_back(exchange.scope, self._limits)
             if outcome is None:
                 await exchange.forward(self._inner)
             elif isinstance(outcome, ResourceResponse):
@@ -130,15 +137,17 @@ class RequestChain:
         finally:
             exchange.leave()
 
-    async def _parse(self, exchange: Exchange) -> Route | None:
-        """Read the request line. Raises BadRequest, for a long one without credentials before it is read."""
+    async def _refuse_anonymous(self, scope: Scope) -> None:
+        """Raises BadRequest for a long request line without credentials, before it is read."""
+        identity = await within(DEFAULT_TIMEOUT_S, self._authenticator.authenticate(scope))
+        if identity is ANONYMOUS:
+            raise BadRequest(
+                f"without credentials the request URI must not exceed {MAX_ANONYMOUS_TARGET_BYTES} bytes"
+            )
+
+    def _parse(self, exchange: Exchange) -> Route | None:
+        """Read the request line. Raises BadRequest."""
         scope = exchange.scope
-        if len(scope["path"]) + len(scope["query_string"]) > MAX_ANONYMOUS_TARGET_BYTES:
-            identity = await within(DEFAULT_TIMEOUT_S, self._authenticator.authenticate(scope))
-            if identity is ANONYMOUS:
-                raise BadRequest(
-                    f"without credentials the request URI must not exceed {MAX_ANONYMOUS_TARGET_BYTES} bytes"
-                )
         is_short = not scope["query_string"] and len(scope["path"]) <= MAX_KNOWN_PATH
         read = self._known_lines if is_short else self._read_line
         exchange.info, route, exchange.series = read(scope["method"], scope["path"], scope["query_string"])
@@ -203,22 +212,20 @@ class RequestChain:
             )
         )
 
-    async def _meet_sender(
-        self, exchange: Exchange, outcome: ResourceResponse | ResourceStream | None
-    ) -> None:
-        """Tell the sender of a warning; note on the connection that it is known, else delay the response."""
+    def _is_held_back(self, exchange: Exchange, outcome: ResourceResponse | ResourceStream | None) -> bool:
+        """Whether the response is delayed; else the connection's sender is known from now on. Adds a warning
+        to the response."""
         scope = exchange.scope
         if (warning := scope.get("state", {}).get(WARNING)) is not None:
             exchange.own_headers = (*exchange.own_headers, (b"warning", warning))
         if scope.get("identity", ANONYMOUS) is ANONYMOUS:
-            await hold_back(scope, self._limits)
-            return
-        if isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code:
-            await hold_back(scope, self._limits)  # as long as Retry-After asks for, if it is ignored
+            return True
         # Also of one that was refused: with its connection closed it would need another handshake.
         if (peer := _peer(scope)) is not None and not peer.is_known:
             peer.is_known, peer.is_front_proxy = True, FORWARDED in scope["state"]
             peer.client = client_of(scope["identity"])
+        # As long as Retry-After asks for, if it is ignored.
+        return isinstance(outcome, ResourceResponse) and outcome.status == TooManyRequests.code
 
     async def _answer_push(self, exchange: Exchange, pushes: Pushes) -> None:
         """A push, which authenticates by its own token (`pushing/`).

@@ -117,9 +117,9 @@ class Exchange:
             places, client = self.place
             places.note(client, self, end)
 
-    async def within(self, timeout_s: float, work: Awaitable[T], *, is_charged: bool = True) -> T:
+    def within(self, timeout_s: float, work: Awaitable[T], *, is_charged: bool = True) -> Awaitable[T]:
         """`flowcontrol.deadline.within`; over as well when it waits and others need its place."""
-        return await within(timeout_s, work, self.charge if is_charged else None, self._wait)
+        return within(timeout_s, work, self.charge if is_charged else None, self._wait)
 
     def _wait(self, limit: asyncio.Timeout) -> None:
         self.limit = limit

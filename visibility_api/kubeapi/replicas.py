@@ -44,11 +44,12 @@ class ProgressWithReplicas:
         self._read = read
         self._plain = plain
 
-    async def get(self, request: ResourceRequest) -> Any:  # noqa: ANN401 - as `Handler`
+    def get(self, request: ResourceRequest) -> Awaitable[Any]:
         """Raises BadRequest, NotAcceptable, ObjectNotFound, TooManyRequests, Unavailable."""
         wanted = request.parameter(PARAMETER) if request.query else None
-        if wanted is None:
-            return await self._plain(request)
+        return self._plain(request) if wanted is None else self._get(request, wanted)
+
+    async def _get(self, request: ResourceRequest, wanted: str) -> ResourceResponse:
         if wanted != "all":
             raise BadRequest("replicas must be 'all'")
         representation = negotiate_request(request, Target.PLAIN)

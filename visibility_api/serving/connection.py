@@ -22,7 +22,7 @@ from visibility_api.errors.status import TooManyRequests, encode_status
 
 from .connections import CONNECTION_BYTES, Connections
 from .tls import peer_of
-from .writer import Writer
+from .writer import Response, Writer
 
 # Request line and headers: Go's http.DefaultMaxHeaderBytes. The second of a client without a certificate that
 # is not known yet: a long token and a long selector, escaped.
@@ -175,6 +175,7 @@ class TlsConnection(HttpToolsProtocol):
         if self._is_surplus and self.url not in HEALTH_PATHS:
             self.app = refuse_surplus
         super().on_headers_complete()
+        self.cycle.__class__ = Response
 
     def on_body(self, body: bytes) -> None:
         """Within a limit."""

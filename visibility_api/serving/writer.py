@@ -1,15 +1,53 @@
-"""The transport of one connection, as uvicorn writes to it: few writes, in bounded pieces."""
+"""The responses of one connection, and its transport as uvicorn writes to it: few writes, bounded pieces."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
 # Of one write. Fewer writes are cheaper, but OpenSSL's buffer for one, a third larger, is never given back
 # while the connection is open; when the client reads slowly two are in it.
 PIECE_BYTES = 62 * 1024
 KEPT_BYTES = 2 * PIECE_BYTES * 4 // 3
 SMALL_BYTES = 16 * 1024  # is copied to be written together with others
+_VISIBLE = bytes(range(0x20, 0x7F))
+
+
+class Response(RequestResponseCycle):
+    """As uvicorn's, but a whole response is one write, and its headers are checked together."""
+
+    _start: Any = None  # waits for its body: ends with Content-Length, as those of `kubeapi.delivery`
+
+    async def send(self, message: Any) -> None:  # noqa: ANN401 - one of ASGI's
+        start, self._start = self._start, None
+        if start is None or message["type"] != "http.response.body":
+            headers = message.get("headers")
+            if headers and headers[-1][0] == b"content-length" and not self.response_started:
+                self._start = message
+            else:
+                await super().send(message)
+            return
+        lines = [STATUS_LINE[start["status"]]]
+        for name, value in (*self.default_headers, *start["headers"]):
+            lines += (name, b": ", value, b"\r\n")
+        if (
+            message.get("more_body")
+            or int(lines[-2]) != len(message["body"])
+            or not self.keep_alive
+            or self.flow.write_paused
+            or self.disconnected
+            or self.scope["method"] == "HEAD"
+            or b"".join(lines[3::4]).translate(None, _VISIBLE)  # uvicorn refuses such values
+        ):
+            await super().send(start)
+            await super().send(message)
+            return
+        self.transport.write(b"".join((*lines, b"\r\n", message["body"])))
+        self.waiting_for_100_continue, self.response_started, self.response_complete = False, True, True
+        self.message_event.set()
+        self.on_response()
 
 
 class Writer(asyncio.Transport):
