@@ -27,7 +27,7 @@ from visibility_api.jobs.job import Phase
 from visibility_api.kinds.replicated_jobs import JobSet
 from visibility_api.kinds.trainjob import TrainJob
 from visibility_api.workloads.failures import Replica, pod_failure
-from visibility_api.workloads.objects import BatchJob, Pod
+from visibility_api.workloads.objects import BatchJob, ObjectCondition, Pod, PodStatus
 from visibility_api.workloads.rank0 import COMPLETION_INDEX
 
 from .test_workloads_phases import WITH_DATA
@@ -402,3 +402,32 @@ def test_other_reasons_of_a_job_count_where_no_pod_knows_more(reason: str, retry
 def test_a_job_that_was_made_anew_says_nothing_while_the_whole_goes_on() -> None:
     found = described(trainjob(), TORCH, [pod()], [failed_job("DeadlineExceeded", "x")])
     assert found.failure is None
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        *("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-14:00"),
+        *("0001-01-01T00:00:00+14:00", "2026-01-23T10:30:00"),
+    ],
+)
+def test_times_that_nothing_can_be_added_to_are_not_known(at: str) -> None:
+    """Each change of a job whose pod had ended in the year 9999 was an error of ours."""
+    ran = {"startedAt": at, "finishedAt": at}
+    container = {"state": {"terminated": ran}, "lastState": {"running": ran}}
+    disruption = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": at}
+    status = msgspec.convert(
+        {"startTime": at, "containerStatuses": [container], "conditions": [disruption]}, PodStatus
+    )
+    (found,), (condition,) = status.container_statuses or (), status.conditions or ()
+    assert found.state.terminated is not None
+    assert found.last_state.running is not None
+    job_condition = msgspec.convert(disruption, ObjectCondition)
+    assert {
+        found.state.terminated.started_at,
+        found.state.terminated.finished_at,
+        found.last_state.running.started_at,
+        status.start_time,
+        condition.since,
+        job_condition.last_transition_time,
+    } == {None}

@@ -66,7 +66,7 @@ class ObjectCache(Generic[T]):
             return self.drop(key)
         try:
             packed = self._encoder.encode(object_)
-        except OverflowError:  # a time before year 1 or after year 9999, in UTC
+        except OverflowError:  # a number of more than 64 bits
             object_ = without_all_else(object_, UNREADABLE)
             packed = self._encoder.encode(object_)
         if self._is_too_large(key, object_, packed):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from visibility_api.jobs.job import Replica as ReplicaCounts
+from visibility_api.reports.fields import EARLIEST, LATEST
 
 from .annotations import MONITORING, OPEN_DATA_HUB, OPT_IN, PREFIX, TRACEPARENT
 
@@ -147,6 +148,18 @@ class PartMeta(Meta, frozen=True):
         return self.labels.restart_attempt if self.labels is not None and key == RESTART_ATTEMPT else ""
 
 
+def _bound_times(found: msgspec.Struct, *names: str) -> None:
+    """A time to which nothing can be added is not known: a status may have any from year 1 to 9999."""
+    for name in names:
+        moment = getattr(found, name)
+        if moment is not None and not _is_known(moment):
+            msgspec.structs.force_setattr(found, name, None)
+
+
+def _is_known(moment: datetime) -> bool:
+    return moment.tzinfo is not None and EARLIEST <= moment <= LATEST
+
+
 def _only(pairs: Labels, beginnings: tuple[str, ...]) -> Labels | None:
     return {name: value for name, value in pairs.items() if name.startswith(beginnings)} or None
 
@@ -169,6 +182,9 @@ class ObjectCondition(KubernetesObject, frozen=True):
     reason: str | None = None
     message: str | None = None
     last_transition_time: datetime | None = None
+
+    def __post_init__(self) -> None:
+        _bound_times(self, "last_transition_time")
 
 
 class ResourceAmounts(KubernetesObject, frozen=True):
@@ -362,6 +378,9 @@ class StateWaiting(KubernetesObject, frozen=True):
 class StateRunning(KubernetesObject, frozen=True):
     started_at: datetime | None = None
 
+    def __post_init__(self) -> None:
+        _bound_times(self, "started_at")
+
 
 class StateTerminated(KubernetesObject, frozen=True):
     exit_code: int = 0
@@ -370,6 +389,9 @@ class StateTerminated(KubernetesObject, frozen=True):
     message: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        _bound_times(self, "started_at", "finished_at")
 
 
 class ContainerState(KubernetesObject, frozen=True):
@@ -447,9 +469,10 @@ class PodCondition(KubernetesObject, frozen=True):
     def since(self) -> datetime | None:
         """When it got its status; None where that cannot be read."""
         try:
-            return msgspec.convert(self.last_transition_time, datetime)
+            since = msgspec.convert(self.last_transition_time, datetime)
         except msgspec.ValidationError:
             return None
+        return since if _is_known(since) else None
 
 
 class PodStatus(KubernetesObject, frozen=True):
@@ -463,6 +486,7 @@ class PodStatus(KubernetesObject, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] | None = None
 
     def __post_init__(self) -> None:
+        _bound_times(self, "start_time")
         if self.conditions is not None:
             # How a running pod was started is not used, and would be kept for each one.
             wanted = POD_CONDITIONS if self.phase == "Pending" else DISRUPTED
