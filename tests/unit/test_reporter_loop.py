@@ -19,6 +19,7 @@ import pytest
 
 from tests.reporting import BrokenSink, HangingSink, MemorySink, wait_until
 from trainjob_progress import report, report_metrics, termination, track
+from trainjob_progress.document import Snapshot
 from trainjob_progress.sinks.file import FileSink, TerminationSink
 from trainjob_progress.stalls import StallClock, read_state
 from trainjob_progress.values import Held
@@ -588,17 +589,46 @@ def test_a_file_stays_where_it_was_when_the_program_changes_its_directory(
     assert list((tmp_path / "outputs").iterdir()) == []
 
 
+def test_of_a_link_the_file_is_written_that_it_stands_for(tmp_path: Path) -> None:
+    """Seen: the link was replaced, and who read the file that it stood for saw nothing."""
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "current").symlink_to("volume")
+    (tmp_path / "progress.json").symlink_to("current/progress.json")
+    (tmp_path / "link").symlink_to(tmp_path / "progress.json")
+    for step in (1, 2):
+        with report(total_steps=2, sinks=[FileSink(str(tmp_path / "link"))]) as r:
+            r.step(step)
+        assert json.loads((tmp_path / "volume" / "progress.json").read_bytes())["step"] == step
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "progress.json").is_symlink()
+    assert len(list((tmp_path / "volume").iterdir())) == 1
+
+
+def test_a_link_of_another_user_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In /tmp anyone may put one that names a file of this user's."""
+    (tmp_path / "precious").write_text("precious")
+    link = tmp_path / "progress.json"
+    link.symlink_to("precious")
+    real = os.lstat
+    other = [*real(link)[:4], 12345, *real(link)[5:]]
+    monkeypatch.setattr("os.lstat", lambda path: os.stat_result(other) if path == str(link) else real(path))
+    FileSink(str(link)).write(Snapshot(state="running", timestamp=1.0, start_time=0.0, step=1))
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert json.loads(link.read_bytes())["step"] == 1
+
+
 def test_nothing_but_a_file_is_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Seen: with /dev/null or /dev/stdout as the path, root's training put a file in its place."""
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    (tmp_path / "link").symlink_to("stdout")
     os.mkfifo(tmp_path / "fifo")
-    for name in ("stdout", "fifo"):
+    for name in ("stdout", "link", "fifo"):
         with report(total_steps=1, sinks=[FileSink(str(tmp_path / name))]) as r:
             r.step()
-        assert f"{name} is not a file" in capfd.readouterr().err
+        assert " is not a file" in capfd.readouterr().err
     assert (tmp_path / "stdout").is_symlink()
     assert (tmp_path / "fifo").is_fifo()
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_sample_of_a_run_that_ends_meanwhile_is_what_was_known(sink: MemorySink) -> None:

@@ -14,6 +14,7 @@ TERMINATION_MAX_BYTES = 1000  # the kubelet keeps 12 KiB for all containers of a
 # What is said now is there for a reader within a second: half of it until a number is asked for, half until
 # it is written.
 INTERVAL_S = 0.5
+MAX_LINKS = 40  # as in Linux
 QUIET_S = 10.0  # without a document, after which another process makes room
 _OURS = b'{"schemaVersion":'
 
@@ -29,7 +30,7 @@ class FileSink:
         self._path = path = os.path.abspath(path)  # the program may change its directory
         self._tail = Tail()
         # On the same filesystem, or it could not be renamed; one for each sink, so that two never share it.
-        self._temporary = f"{path}.{os.getpid()}.{id(self):x}.tmp"
+        self._suffix = f".{os.getpid()}.{id(self):x}.tmp"
         # The file that this sink has put there last: inode and time; and the beginning of what it shows.
         self._put, self._begun = (0, 0), ""
 
@@ -39,7 +40,8 @@ class FileSink:
         if self._begun and self._is_taken(begun):
             raise OSError(f"{self._path} shows a process that began earlier: give each a file of its own")
         body = encode(snapshot, recent=self._tail.columns(snapshot)) + b"\n"
-        self._put = replace_file(self._path, self._temporary, body)
+        path = _follow(self._path)
+        self._put = replace_file(path, path + self._suffix, body)
         self._begun = begun
 
     def _is_taken(self, begun: str) -> bool:
@@ -114,6 +116,21 @@ def replace_file(path: str, temporary: str, body: bytes) -> tuple[int, int]:
     except BaseException:
         remove_file(temporary)
         raise
+
+
+def _follow(path: str) -> str:
+    """The file that a link stands for, as long as the links are this user's or root's: another user's could
+    name any file of this one's, and is replaced itself. Raises OSError."""
+    for _ in range(MAX_LINKS):
+        _check_place(path)
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return path
+        if not stat.S_ISLNK(status.st_mode) or status.st_uid not in (0, getattr(os, "geteuid", int)()):
+            return path
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    raise OSError(f"{path} is a link to itself")
 
 
 def _mark(status: os.stat_result) -> tuple[int, int]:
