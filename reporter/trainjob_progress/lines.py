@@ -396,8 +396,8 @@ class LineReader:
         current = self._counted.current
         if current is None:  # the line that names the epoch is out of sight
             return {"metrics": metrics} if metrics and ("/step" in line or "/epoch" in line) else None
-        if batches != (self._batches or batches) or batch < self._batch:
-            # An evaluation or a prediction, which look alike; or a thread was late: Keras prints on several.
+        if batches != (self._batches or batches) or batch < self._batch or not metrics:
+            # An evaluation, or a prediction; or a thread was late: Keras prints on several.
             return {}
         before, self._ended = self._ended, set(metrics) if batch == batches else set()
         if before and before >= self._ended and batch == batches:

@@ -52,6 +52,7 @@ _ENDS = lazily(r"\s{0,4}(?:$|[|,;\])])")
 _NO_COUNT = lazily(r"[ \u00a0\u202f]\d{3}(?![\d.])|%")  # `step: 1 000`: is it 1000, or 1? `epoch: 50%`
 # `tokenized 1000 documents`, `Nov 26 20:30:45`
 _OF_SOMETHING = lazily(r"\s(?:[a-z]{3,32}(?![\w./-]|\s{0,4}[=:\d])|\d\d:\d\d:)", re.IGNORECASE)
+_TWO = lazily(r"\s?/\s?\d{0,9}\.\d")  # `Train / Test accuracy: 0.93 / 0.92`: the first is not the test's
 _WORDS_CHARACTERS = 48
 MAX_NAME = 64
 MAX_PAIRS = 320  # what is more is no line of measurements
@@ -97,6 +98,8 @@ def find_pairs(text: str) -> list[Pair]:
         ):
             continue
         start = match.start()
+        if lowered not in COUNTS and _TWO.match(text, match.end()):
+            continue
         if (
             lowered in COUNTS
             and _NO_COUNT.match(text, match.end())

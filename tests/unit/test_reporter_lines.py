@@ -75,6 +75,14 @@ def test_keras_bars_of_evaluations_and_predictions_are_not_the_training() -> Non
     assert fields == {"step": 483, "total_steps": 1570, "metrics": {"loss": 0.27}}
 
 
+def test_predictions_of_keras_within_an_epoch_are_not_its_batches() -> None:
+    """Seen: step 3 of 10, of a loop over epochs that has a model generate."""
+    assert (
+        read("Epoch 3/10", "1/1 ━━━━━━━━━━━━━━━━━━━━ 0s 30ms/step", "1/1 ━━━━━━━━━━━━━━━━━━━━ 0s 20ms/step")
+        is None
+    )
+
+
 def test_an_evaluation_of_keras_on_as_many_batches_is_not_the_training() -> None:
     """Seen: its loss as the training's, where Keras prints one line for each epoch."""
     line = "157/157 - 2s - 9ms/step - loss: {}"
@@ -363,6 +371,7 @@ def test_where_an_evaluation_stands_is_not_where_the_training_stands(line: str) 
             "Episode 3/100, Step 45, Reward 12.5",
             {"epoch": 3, "total_epochs": 100, "metrics": {"Reward": 12.5}},
         ),
+        ("step 5 loss 0.5 Train / Test accuracy: 0.93 / 0.92", {"step": 5, "metrics": {"loss": 0.5}}),
         ("epoch 2 episode 30 reward 12.5", {"epoch": 2, "metrics": {"reward": 12.5}}),
         (
             "Epoch[3] Batch [50]\tSpeed: 812.5 samples/sec\taccuracy=0.5",
@@ -943,9 +952,8 @@ def test_a_step_that_is_said_no_more_is_unknown_when_epochs_go_on() -> None:
 
 def test_a_step_may_be_the_one_that_is_called_global_elsewhere() -> None:
     """Seen: step 20 while lines said 30."""
-    assert (read("step 10 loss 0.5", "step 20 loss 0.5", "global_step 20", "step 30 loss 0.5") or {})[
-        "step"
-    ] == 30
+    lines = [line for at in (10, 20) for line in (f"step {at} loss 0.5", f"global_step {at}")]
+    assert (read(*lines, "step 30 loss 0.5") or {})["step"] == 30
 
 
 @pytest.mark.parametrize(
