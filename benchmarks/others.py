@@ -302,9 +302,9 @@ async def observe(users: Sequence[User], server: Server, seconds: float, victims
     everyone = [*users, *(victims.pushers if victims else ())]
     async with asyncio.TaskGroup() as group:
         looking = group.create_task(victims.look(ends)) if victims else None
-        for user in everyone:
+        for place, user in enumerate(everyone):
             for number in range(user.connections):
-                first_s = number / user.connections / user.per_s
+                first_s = (number + place / len(everyone)) / user.connections / user.per_s
                 group.create_task(_read(user, found.seen[user.name], ends, first_s=first_s))
         group.create_task(_tick(found.seen[LATE], ends))
         while time.perf_counter() < ends:
