@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from tests.unit.test_app_published import PUSH_SCHEMA
 from tests.unit.test_app_schemas import FULL
 from visibility_api.jobs.job import JobRef, Phase, Rank0, Replica, Termination, TrainingJob
-from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary
+from visibility_api.jobs.summary import Condition, JobProgress, ObservationSummary, Resources
 from visibility_api.kinds.trainjob import TrainJobKind
 from visibility_api.kubeapi.v1alpha1 import Codec
 from visibility_api.models import meta_v1, v1alpha1
@@ -30,7 +30,7 @@ CODEC = Codec(TrainJobKind.served)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 NAME = st.text(string.ascii_lowercase, min_size=1, max_size=12)
 SHORT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)
-COUNT = st.integers(0, 2**31 - 1)
+COUNT = st.integers(0, 2**63)  # as the specs of a kind whose CRD has no schema, multiplied or added up
 STEP = st.integers(0, 2**53)
 RATE = st.floats(min_value=0)  # infinity too
 EPOCH = st.floats(0, 2**53)  # as every reader of reports bounds it
@@ -91,6 +91,13 @@ OBSERVATIONS = st.builds(
     reason=TEXT,
     message=TEXT,
 )
+RESOURCES = st.builds(
+    Resources,
+    accelerators=COUNT.map(lambda count: count + 1),
+    by_name=st.lists(st.tuples(NAME, COUNT.map(lambda count: count + 1)), max_size=2).map(tuple),
+    held_s=STEP,
+    wasted_s=maybe(STEP),
+)
 DOCUMENTS = st.builds(
     JobProgress,
     job=JOBS,
@@ -108,6 +115,8 @@ DOCUMENTS = st.builds(
     total_epochs=maybe(EPOCH),
     metrics=st.dictionaries(SHORT, SHORT, max_size=4).map(lambda metrics: tuple(metrics.items())),
     message=maybe(TEXT),
+    attempts=maybe(COUNT.map(lambda count: count + 1)),
+    resources=maybe(RESOURCES),
     conditions=st.lists(CONDITIONS, max_size=3).map(tuple),
     observation=maybe(OBSERVATIONS),
 )

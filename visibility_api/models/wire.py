@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, TypeVar, cast, get_args
 
 import msgspec
 from pydantic import (
@@ -16,6 +16,7 @@ from pydantic import (
     GetJsonSchemaHandler,
 )
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from typing_extensions import TypeAliasType
@@ -122,7 +123,16 @@ def struct_of(model: type[Model]) -> type[Model]:
 
     To a type checker it is the model itself, so that every field is checked where it is filled. Its instances
     can be passed to msgspec's encoder, and to nothing else. A field that is None is left out.
+
+    No Int32 is above its maximum: typed clients could not read a list in which one object has such a number.
     """
+    bounded = [name for name, field in model.model_fields.items() if _is_int32(field)]
+
+    def cut(made: msgspec.Struct) -> None:
+        for name in bounded:
+            if (getattr(made, name) or 0) > _MAX_INT32:
+                msgspec.structs.force_setattr(made, name, _MAX_INT32)
+
     fields: list[Any] = []
     names: dict[str, str] = {}
     for name, field in model.model_fields.items():
@@ -134,9 +144,26 @@ def struct_of(model: type[Model]) -> type[Model]:
             raise TypeError(f"{model.__name__}.{name}: only None can be the default")
         names[name] = field.alias or name
     made = msgspec.defstruct(
-        model.__name__, fields, frozen=True, kw_only=True, omit_defaults=True, rename=names, gc=False
+        model.__name__,
+        fields,
+        frozen=True,
+        kw_only=True,
+        omit_defaults=True,
+        rename=names,
+        gc=False,
+        namespace={"__post_init__": cut} if bounded else {},
     )
     return cast(type[Model], made)
+
+
+def _is_int32(field: FieldInfo) -> bool:
+    """Whether it is an Int32, or None."""
+    parts = (field, *get_args(field.annotation))
+    return any(
+        isinstance(each, _Format) and each.name == "int32"
+        for part in parts
+        for each in getattr(part, "metadata", getattr(part, "__metadata__", ()))
+    )
 
 
 _PART = re.compile(r"(\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})(ns|us|µs|ms|s|m|h)", re.ASCII)
