@@ -301,9 +301,10 @@ async def test_a_user_s_unfinished_heads_take_no_memory_without_bound(server: Ru
     assert server.seen == []
 
 
-async def test_cookies_are_not_kept(server: RunningServer) -> None:
+async def test_headers_that_nothing_reads_are_not_kept(server: RunningServer) -> None:
+    """Cookies, and what kube-apiserver adds."""
     async with server.connect() as client:
-        await client.ask("COOKIE: session=s", "A: b")
+        await client.ask("COOKIE: session=s", "X-Forwarded-For: 10.0.0.7", "A: b", "X-Forwarded-Uri: /")
     assert [name for name, _ in server.seen[0]["headers"]] == [b"host", b"a"]
 
 

@@ -230,9 +230,11 @@ class Exchange:
 
 def _audit_id(headers: Headers) -> bytes:
     """The request's own id, which kube-apiserver always sets, else a new one."""
-    sent = next((value for name, value in headers if name == b"audit-id"), b"")
-    if 0 < len(sent) <= MAX_AUDIT_ID_BYTES and not sent.translate(None, _PRINTABLE):
-        return sent
+    for name, sent in headers:
+        if name == b"audit-id":
+            if 0 < len(sent) <= MAX_AUDIT_ID_BYTES and not sent.translate(None, _PRINTABLE):
+                return sent
+            break
     return next(_new_audit_ids)
 
 

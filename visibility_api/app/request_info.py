@@ -44,10 +44,7 @@ class RequestInfo:
     is_routable: bool = True
     timeout_s: float = DEFAULT_TIMEOUT_S
     bad_timeout: str = ""  # a `?timeout` that is not a duration
-
-    @property
-    def is_watch(self) -> bool:
-        return self.attributes.verb == "watch" and self.attributes.is_resource
+    is_watch: bool = False
 
     def check_timeout(self) -> None:
         """Raises BadRequest for a `?timeout` that is not a duration; called once the caller may know."""
@@ -132,6 +129,7 @@ def _read_resource(method: str, path: str, segments: list[str], query: Query) ->
         is_routable=len(rest) <= 3 and "" not in segments and not is_deprecated_watch,
         timeout_s=timeout_s,
         bad_timeout=bad_timeout,
+        is_watch=verb == "watch",
     )
 
 

@@ -60,9 +60,10 @@ class RequestAuthenticator:
                     self._log_faults(faults)
                     raise Unauthenticated("; ".join(faults))
                 identity = ANONYMOUS  # such as a kubelet's probe
-        if [True for name, _ in headers if name.startswith(b"impersonate-")]:
-            attempted = Attributes(verb="impersonate", path=scope["path"])
-            raise AccessDenied(identity, attempted, _IMPERSONATION_REFUSED)
+        for name, _ in headers:
+            if name[:12] == b"impersonate-":
+                attempted = Attributes(verb="impersonate", path=scope["path"])
+                raise AccessDenied(identity, attempted, _IMPERSONATION_REFUSED)
         return identity
 
     def _by_certificate(

@@ -27,14 +27,16 @@ class TimeShares:
 
     def is_over(self, client: Hashable) -> bool:
         """Whether the client has to wait."""
-        due = self.due(client)
+        due = self._due.get(client, -math.inf)
         return due > self._now and due > asyncio.get_running_loop().time()  # the clock is asked if it must
 
     def charge(self, client: Hashable, spent_s: float) -> None:
         """The client has used so many seconds."""
         now = self._now = asyncio.get_running_loop().time()
-        due, rested = self._due.get(client, -math.inf), now - self._ahead_s
-        due = (max(rested, due)) + spent_s / self._share
-        self._due[client] = min(now + self._max_wait_s, due)
+        due, most = now - self._ahead_s, now + self._max_wait_s
+        if (held := self._due.get(client)) is not None and held > due:
+            due = held
+        due += spent_s / self._share
+        self._due[client] = min(most, due)
         if len(self._due) > MAX_CLIENTS:
             self._due = {each: at for each, at in self._due.items() if at > now - self._ahead_s}

@@ -30,6 +30,10 @@ MAX_HEAD_BYTES, MAX_STRANGERS_HEAD_BYTES = 1024 * 1024, 128 * 1024
 # Each of a user's groups is one header, and the shortest headers take thirty times their bytes in memory.
 # Each costs a microsecond.
 MAX_HEADERS, MAX_STRANGERS_HEADERS = 8192, 128
+# No part of this server reads these, and FastAPI would take each cookie apart. kube-apiserver sends the rest.
+UNREAD_HEADERS = frozenset(
+    (b"cookie", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-uri")
+)
 HEADER_BYTES = 200  # that one header takes beside its own bytes
 FREE_HEAD_BYTES = 24 * 1024  # what each head may hold beside what all may hold together
 STRANGERS_PIECE_BYTES = 32 * 1024  # parsed in one turn of the loop
@@ -160,8 +164,11 @@ class TlsConnection(HttpToolsProtocol):
         number = len(self.headers)
         if number >= MAX_STRANGERS_HEADERS and (number >= MAX_HEADERS or not self._is_known()):
             raise ValueError("too many headers")
-        if name.lower() != b"cookie":  # no part of this server reads one, and FastAPI would take each apart
-            super().on_header(name, value)
+        if (name := name.lower()) not in UNREAD_HEADERS:
+            if name == b"expect":
+                super().on_header(name, value)
+            else:
+                self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """As in uvicorn, within limits."""

@@ -60,6 +60,7 @@ class Writer(asyncio.Transport):
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._transport = transport
+        self.is_closing = transport.is_closing  # type: ignore[method-assign]  # it is asked at each request
         self._loop = loop
         self._pending = b""
         self._is_held = self._is_paused = False
@@ -96,9 +97,6 @@ class Writer(asyncio.Transport):
     def abort(self) -> None:
         self._pending = b""
         self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
 
     def get_extra_info(self, name: str, default: object = None) -> Any:  # noqa: ANN401 - as asyncio's
         return self._transport.get_extra_info(name, default)
