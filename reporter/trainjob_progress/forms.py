@@ -7,6 +7,7 @@ validation is no position. A line may be hostile (`lines`): repetitions that may
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any, Callable, Optional
 
 from .objects import Form
@@ -53,10 +54,12 @@ _ESPNET = lazily(
     rf"^(?:.{{0,160}}\bINFO: )?({_COUNT})"
     rf"(?:/({_COUNT})epoch started|epoch(?::train:[\d-]{{1,31}}batch| results):(.*)$)"
 )
-_TUTORIAL = lazily(rf"^\[({_COUNT}),\s{{1,8}}{_COUNT}\] (loss: .*)$")
+_TUTORIAL = lazily(rf"^\[(?P<epoch>{_COUNT}),\s{{1,8}}{_COUNT}\] (?P<metrics>loss: .*)$")
 # CLU's, of JAX's examples.
-_CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[({_COUNT})\] (.*)$")
-_CLU_NOTES = lazily(rf"\bSetting work unit notes: .{{0,64}}% \(({_COUNT})/({_COUNT})\)")
+_CLU = lazily(rf"\blogging_writer\.py:\d{{1,5}}\] \[(?P<step>{_COUNT})\] (?P<metrics>.*)$")
+_CLU_NOTES = lazily(
+    rf"\bSetting work unit notes: .{{0,64}}% \((?P<step>{_COUNT})/(?P<total_steps>{_COUNT})\)"
+)
 # Stable-Baselines3's tables: `| time/ | |`, `|    total_timesteps | 256 |`.
 _CELLS = lazily(
     rf"^\|\s(\s{{3}})?([\w./-]{{1,64}})\s{{1,64}}\|\s{{1,64}}(?:({NUMBER})\s{{1,64}})?\|$", re.IGNORECASE
@@ -65,13 +68,11 @@ _CELLS = lazily(
 _TABLE_HEAD = lazily(r"^\s{0,16}(?:E|[Ee]poch|[Ii]ter)\s{2,16}[^\s\d].{0,500}$")
 _CELL = rf"(?:{NUMBER})(?:[ms]|(?::\d\d){{1,2}})?|None|#na#|\+"
 _ROW = lazily(rf"^\s{{0,16}}{_COUNT}(?:\s{{1,32}}(?:{_CELL})){{1,32}}\s{{0,8}}$", re.IGNORECASE)
-_RAY = lazily(rf"^Training finished iteration ({_COUNT}) at ")
+_RAY = lazily(rf"^Training finished iteration (?P<step>{_COUNT}) at ")
 _COMPOSER = lazily(rf"^\[(?:epoch=({_COUNT})\]\[)?batch=({_COUNT})/({_COUNT})\]:?$")
 _FLOWER = lazily(rf"^\[ROUND ({_COUNT})(?:/({_COUNT}))?\]$|^Run finished ({_COUNT}) round\(s\) in ")
 _ROUNDS = Form("rounds of clients", "rounds of clients", is_plain=True)
-_MARIAN = lazily(
-    rf"^Ep\. {_COUNT}(?:\.\d{{1,9}})? : Up\. ({_COUNT}) : Sen\. [\d,.]{{1,24}} : (.*?)(?: \* .*)?$"
-)
+_MARIAN = lazily(rf"^Ep\. [\d.]{{1,9}} : Up\. (?P<step>{_COUNT}) : Sen\. [\d,.]{{1,24}} : (?P<metrics>[^*]*)")
 _PART = lazily(rf"^\s{{0,16}}([A-Za-z][^:|=]{{0,62}}?)(?::\s{{0,16}}|\s)({NUMBER})\s{{0,16}}$", re.IGNORECASE)
 
 
@@ -92,10 +93,11 @@ class FormReader:
             ("iteration ", _read_megatron), ("step=", _read_deepspeed), ("Training epoch ", _read_nemo),
             ("epoch started", _read_espnet), ("epoch:train:", _read_espnet), ("epoch results:", _read_espnet),
             ("logging_writer.py:", _read_clu), ("work unit notes:", _read_clu_notes),
-            ("Averaged stats:", _read_nothing), ("] loss: ", _read_tutorial),
+            ("Averaged stats:", _read_nothing), ("] loss: ", partial(_read_named, _TUTORIAL)),
             ("  |", self._read_cells), ("  ", self._read_table),
-            ("[ROUND ", _read_flower), ("round(s) in", _read_flower), (" : Up. ", _read_marian),
-            ("finished iteration ", _read_ray), ("batch=", _read_composer),
+            ("[ROUND ", _read_flower), ("round(s) in", _read_flower),
+            ("[valid] Ep. ", _read_nothing), (" : Up. ", partial(_read_named, _MARIAN)),
+            ("finished iteration ", partial(_read_named, _RAY)), ("batch=", _read_composer),
             ("Epoch: [", _read_example), ("][", _read_example), ("%)]", _read_example),
         )  # fmt: skip
 
@@ -292,24 +294,6 @@ def _read_espnet(text: str) -> Optional[Fields]:
     return {"epoch": done, **({"metrics": metrics} if metrics else {})}
 
 
-def _read_clu(text: str) -> Optional[Fields]:
-    match = _CLU.search(text)
-    if match is None:
-        return None
-    fields = _metrics(match.group(2))
-    return {"step": int(match.group(1)), **fields} if fields else {}
-
-
-def _read_clu_notes(text: str) -> Optional[Fields]:
-    match = _CLU_NOTES.search(text)
-    return {"step": int(match.group(1)), "total_steps": int(match.group(2))} if match else {}
-
-
-def _read_ray(text: str) -> Optional[Fields]:
-    match = _RAY.match(text)
-    return {"step": int(match.group(1))} if match else None
-
-
 def _read_flower(text: str) -> Optional[Fields]:
     """A round is named when it begins."""
     match = _FLOWER.match(text)
@@ -318,11 +302,6 @@ def _read_flower(text: str) -> Optional[Fields]:
     begun, rounds, done = match.groups()
     plan = {"total_steps": int(rounds)} if rounds else {}
     return {"step": int(done) if done else max(int(begun) - 1, 0), **plan, "form": _ROUNDS}
-
-
-def _read_marian(text: str) -> Optional[Fields]:
-    match = _MARIAN.match(text)
-    return {"step": int(match.group(1)), **_metrics(match.group(2))} if match else {}
 
 
 def _read_composer(text: str) -> Optional[Fields]:
@@ -336,14 +315,18 @@ def _read_composer(text: str) -> Optional[Fields]:
     return _in_epoch(int(epoch), int(step), max(int(total), 1))
 
 
+def _read_named(form: re.Pattern[str], text: str) -> Optional[Fields]:
+    """By groups that are named as fields."""
+    match = form.search(text)
+    if match is None:
+        return None
+    said = match.groupdict()
+    metrics = _metrics(said.pop("metrics")) if "metrics" in said else None
+    return {} if metrics == {} else {**{name: int(said[name]) for name in said}, **(metrics or {})}
+
+
 def _read_nothing(_: str) -> Optional[Fields]:
     return {}
-
-
-def _read_tutorial(text: str) -> Optional[Fields]:
-    """`[2,  2000] loss: 1.25` of PyTorch's: the epoch, from 1, and the batch."""
-    match = _TUTORIAL.match(text)
-    return {"epoch": int(match.group(1)), **_metrics(match.group(2))} if match else None
 
 
 def _in_epoch(epoch: int, step: int, total: int) -> Fields:
@@ -367,4 +350,5 @@ def _columns(text: str) -> Fields:
     return {"metrics": metrics} if metrics else {}
 
 
+_read_clu, _read_clu_notes = partial(_read_named, _CLU), partial(_read_named, _CLU_NOTES)
 _OF_WHOLE_LINES = {_read_espnet, _read_clu, _read_clu_notes}  # the place in the code is part of the form

@@ -34,7 +34,6 @@ _BESIDE = lazily(
     re.IGNORECASE,
 )
 _LOSS = lazily(r"loss\b.{0,48}?(?:\d\.\d|nan\b|inf\b)", re.IGNORECASE)
-_OF = lazily(rf"\s{{1,4}}of\s{{1,4}}({_COUNT})(?![\w/-]|\.\d)")  # behind `step 5`
 _DIGITS = lazily(r"[\d.,+ -]{1,64}")
 _QUOTED = lazily(r'="([^"]{0,200})"')
 # Of what follows it: `train: loss 0.5 val: loss 0.6`, `[valid] loss=0.6`, `Epoch 3 val step 10/20 loss 0.6`.
@@ -140,7 +139,6 @@ class PairReader:
             pairs = [pair for pair in pairs if _is_sure(pair)]
         if are_settings(pair.name for pair in pairs):
             return {}
-        pairs = _with_totals(pairs, text)
         pairs = _name_aside(pairs, text) if position is None else _name_labelled(pairs, text)
         for pair in pairs:
             if pair.name.lower() in OF_RUN:
@@ -243,21 +241,6 @@ def _find_words(pairs: list[Pair], text: str, position: int) -> Optional[str]:
         return None
     words = _WORD.findall(_TAG.sub("", before).lower())
     return "" if _BEFORE.issuperset(words) else before
-
-
-def _with_totals(pairs: list[Pair], text: str) -> list[Pair]:
-    """`Epoch 3 of 5, loss 0.5`. Without a measurement it may be anything else: `Step 2 of 5: done`."""
-    counted = {"batch", *COUNTS}
-    if " of " not in text or all(pair.name.lower() in counted for pair in pairs):
-        return pairs
-    return [
-        pair._replace(total=of.group(1))
-        if pair.total is None
-        and pair.name.lower() in counted
-        and (of := _OF.match(text, pair.start + pair.length))
-        else pair
-        for pair in pairs
-    ]
 
 
 def _name_aside(pairs: list[Pair], text: str) -> list[Pair]:
