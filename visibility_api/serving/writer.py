@@ -29,22 +29,21 @@ class Response(RequestResponseCycle):
             else:
                 await super().send(message)
             return
-        lines = [STATUS_LINE[start["status"]]]
-        for name, value in (*self.default_headers, *start["headers"]):
-            lines += (name, b": ", value, b"\r\n")
+        headers = (*self.default_headers, *start["headers"])
+        head = b"".join([b"%s: %s\r\n" % each for each in headers])
         if (
             message.get("more_body")
-            or int(lines[-2]) != len(message["body"])
+            or int(headers[-1][1]) != len(message["body"])
             or not self.keep_alive
             or self.flow.write_paused
             or self.disconnected
             or self.scope["method"] == "HEAD"
-            or b"".join(lines[3::4]).translate(None, _VISIBLE)  # uvicorn refuses such values
+            or head.translate(None, _VISIBLE) != b"\r\n" * len(headers)  # uvicorn refuses it
         ):
             await super().send(start)
             await super().send(message)
             return
-        self.transport.write(b"".join((*lines, b"\r\n", message["body"])))
+        self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[start["status"]], head, message["body"]))
         self.waiting_for_100_continue, self.response_started, self.response_complete = False, True, True
         self.message_event.set()
         self.on_response()
