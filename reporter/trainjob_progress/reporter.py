@@ -397,7 +397,8 @@ class Reporter(Level):
 
     def _find_ending(self) -> str:
         position = find_position([level for level in self._run.levels if level._counts] or [self])
-        if position.is_at_end:
+        has_no_plan = self._total_steps is None and self._total_epochs is None and not self._is_loop
+        if position.is_at_end or (has_no_plan and self._inner is not None and self._inner.is_at_end):
             return "finished"
         if self._run.is_terminated:
             return "preempted"

@@ -531,6 +531,19 @@ with report(total_steps=35):
     for epoch in range(4):
         for item in track(range(7)): pass
 """: ("", ("finished", 35, 35, 4)),
+    # A block without a plan has that of what runs in it, such as a framework's of four steps.
+    """
+with report(name="trial"):
+    with report(total_steps=4, total_epochs=1) as inner:
+        inner.step(4)
+        inner.update(epoch=0.5)
+""": ("", ("finished", 4, 4, 0.5)),
+    """
+with report(name="trial"):
+    with report(total_steps=4, total_epochs=1) as inner:
+        inner.step(3)
+        inner.update(epoch=0.4)
+""": ("", ("stopped", 3, None, 0.4)),
     # What runs in a marked section is no training.
     """
 for epoch in track(range(3)):
