@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
@@ -62,13 +61,14 @@ class Application(FastAPI):
         self._resources = tuple(resources)
         self.state.resources = {each.plural: each for each in resources}
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the chain directly. FastAPI's `__call__` checks each time whether OpenTelemetry is on, which
         costs as much as the rest of a GET."""
         if scope["type"] != "http":
-            return super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send)
+            return
         scope["app"] = self
-        return self._chain(scope, receive, send)
+        await self._chain(scope, receive, send)
 
     def build_middleware_stack(self) -> RequestChain:
         return RequestChain(super().build_middleware_stack(), self._parts)
