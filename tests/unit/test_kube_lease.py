@@ -260,6 +260,7 @@ async def test_one_request_that_is_never_answered_costs_nobody_the_lease(
     assert only.is_held
 
 
+@in_virtual_time
 async def test_it_is_taken_over_at_once_when_it_ends(api: FakeApi) -> None:
     clock = asyncio.get_running_loop().time
     holder, next_ = (
