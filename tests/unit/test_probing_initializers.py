@@ -15,7 +15,7 @@ from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, Trai
 from visibility_api.probing.initializers import AT_A_TIME, InitializerReads
 from visibility_api.reports.document import Refused, RetryClass
 
-from .virtual_time import in_virtual_time
+from .virtual_time import in_virtual_time, readings_in_loop_time
 
 DATASET = Initializer(
     name="dataset-initializer",
@@ -54,6 +54,7 @@ class Bench:
             said=lambda ref, said: self.said.append((ref, said)),
             interval_s=15.0,
             on_probe=lambda source, outcome, *_: self.outcomes.append(f"{source} {outcome}"),
+            readings=readings_in_loop_time(),
         )
 
     async def tail(self, _ref: JobRef, pod_name: str, container_name: str) -> bytes | Refused:

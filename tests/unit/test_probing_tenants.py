@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tests.jobs import JOB, RANK0, T0, job_ref
 from tests.workload_objects import TORCH, all_pods
-from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
+from visibility_api.flowcontrol.report_shares import Budgets
 from visibility_api.jobs.job import Initializer, JobRef, Phase, ProbeHints, Rank0, TrainingJob
 from visibility_api.kube.client import KubeClient
 from visibility_api.probing.initializers import InitializerReads
@@ -25,7 +25,7 @@ from visibility_api.workloads.inspection import Inspector
 from visibility_api.workloads.pod_lists import PodLists
 from visibility_api.workloads.replicas import Replicas
 
-from .virtual_time import in_virtual_time
+from .virtual_time import NoTurns, in_virtual_time, readings_in_loop_time
 
 INTERVAL_S, FOR_S = 2.0, 120.0  # of the victim
 QUICK_S = 0.1
@@ -74,16 +74,6 @@ def others(namespaces: int) -> list[JobRef]:
 OTHERS = others(3)
 
 
-class _NoTurns(LoopTurns):
-    """Those of the event loop go by the real clock, and a machine that is busy would spoil them."""
-
-    async def wait(self, namespace: str, size_bytes: int) -> None: ...
-
-
-def in_loop_time() -> Readings:
-    return Readings(Budgets(clock=asyncio.get_running_loop().time), _NoTurns())
-
-
 def running(ref: JobRef, node: str, **rank0: Any) -> TrainingJob:
     interval_s = INTERVAL_S if ref == VICTIM else 1.0
     return replace(
@@ -114,7 +104,7 @@ def prober(source: Slow) -> Prober:
         now=lambda: datetime.now(UTC),
         interval_s=15.0,
         concurrency=256,
-        readings=in_loop_time(),
+        readings=readings_in_loop_time(),
     )
 
 
@@ -191,7 +181,7 @@ def test_slow_initializers_of_other_namespaces_delay_a_job_by_one_interval_at_mo
     @in_virtual_time
     async def scene() -> None:
         reads = InitializerReads(
-            slow, said=lambda _ref, _said: None, interval_s=15.0, readings=in_loop_time()
+            slow, said=lambda _ref, _said: None, interval_s=15.0, readings=readings_in_loop_time()
         )
 
         async def jobs() -> None:
@@ -221,7 +211,7 @@ def test_initializers_of_namespaces_without_budget_keep_no_place_for_long() -> N
     async def scene() -> None:
         budgets = Budgets(clock=asyncio.get_running_loop().time)
         reads = InitializerReads(
-            quick, said=lambda _ref, _said: None, interval_s=15.0, readings=Readings(budgets, _NoTurns())
+            quick, said=lambda _ref, _said: None, interval_s=15.0, readings=Readings(budgets, NoTurns())
         )
 
         async def jobs() -> None:

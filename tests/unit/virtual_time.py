@@ -11,6 +11,9 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
+from visibility_api.flowcontrol.report_shares import Budgets, LoopTurns
+from visibility_api.probing.readings import Readings
+
 P = ParamSpec("P")
 
 
@@ -47,3 +50,13 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
             runner.run(test(*args, **kwargs))
 
     return run
+
+
+class NoTurns(LoopTurns):
+    """Those of the event loop go by the real clock, and a machine that is busy would spoil them."""
+
+    async def wait(self, namespace: str, size_bytes: int) -> None: ...
+
+
+def readings_in_loop_time() -> Readings:
+    return Readings(Budgets(clock=asyncio.get_running_loop().time), NoTurns())
