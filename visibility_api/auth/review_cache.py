@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from cachetools import TTLCache
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -17,18 +19,15 @@ class ReviewCache(Generic[K, V]):
     """When it is full, the least recently used result is dropped. Failed reviews are not cached."""
 
     def __init__(self, *, max_entries: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._max_entries, self._clock = max_entries, clock
-        self._results: dict[K, tuple[float, V]] = {}  # with the end of its time
+        self._results: TTLCache[K, V] = TTLCache(max_entries, TTL_S, timer=clock)
         self._flights: dict[K, asyncio.Future[V]] = {}
 
     def get(self, key: K) -> V | None:
         """The cached result, or None."""
-        held = self._results.get(key)
-        if held is None or self._clock() >= held[0]:
+        try:
+            return self._results[key]  # a quarter of what `get` costs
+        except KeyError:
             return None
-        if 2 * len(self._results) > self._max_entries:  # before that none is dropped soon
-            self._results[key] = self._results.pop(key)
-        return held[1]
 
     async def find(self, key: K, review: Callable[[], Awaitable[V]]) -> V:
         """The cached result, or that of `review`, which runs once for all callers that wait for `key`.
@@ -37,8 +36,8 @@ class ReviewCache(Generic[K, V]):
         runs it again.
         """
         while True:
-            if (held := self.get(key)) is not None:
-                return held
+            if key in self._results:
+                return self._results[key]
             flight = self._flights.get(key)
             if flight is None:
                 return await self._run(key, review)
@@ -54,7 +53,7 @@ class ReviewCache(Generic[K, V]):
         self._flights[key] = flight
         try:
             result = await review()
-            self._keep(key, result)
+            self._results[key] = result
             flight.set_result(result)
             return result
         except Exception as error:
@@ -65,10 +64,3 @@ class ReviewCache(Generic[K, V]):
             del self._flights[key]
             flight.cancel()  # does nothing unless we were cancelled
             del flight  # holds the error, whose traceback holds this frame
-
-    def _keep(self, key: K, result: V) -> None:
-        now, results = self._clock(), self._results
-        results.pop(key, None)
-        results[key] = now + TTL_S, result
-        while results[oldest := next(iter(results))][0] <= now or len(results) > self._max_entries:
-            del results[oldest]

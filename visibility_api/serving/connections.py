@@ -17,7 +17,10 @@ from visibility_api.auth.certificates import Peer
 
 from .by_address import ByAddress
 
-KEEP_ALIVE_S = 120  # how long a connection without a request stays open
+# How long a connection without a request stays open. kube-apiserver's aggregator keeps idle ones for 90 s
+# (IdleConnTimeout of Go's http.DefaultTransport). Longer here, or it would send a request on a connection
+# that this server closes at that moment.
+KEEP_ALIVE_S = 120
 CONNECTION_BYTES = 48 * 1024  # measured with TLS, after one small request: 30 to 54 KiB
 # Connections that are read from in one turn of the event loop: a thousand may send at the same moment. Of one
 # client, or of all that are not known, which cost up to half a millisecond each; and of those that are known.

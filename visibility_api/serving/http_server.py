@@ -15,8 +15,6 @@ from .connections import ConnectionLimits, Connections
 from .listener import Listener
 from .tls import ServingTls
 
-# kube-apiserver's aggregator keeps idle connections for 90 s (IdleConnTimeout of Go's http.DefaultTransport).
-# Longer here, or it would send a request on a connection that this server closes at that moment.
 DRAIN_S = 60  # how long requests in flight may take at shutdown
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]  # the types of scope, receive and send are the caller's

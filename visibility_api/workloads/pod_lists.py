@@ -80,7 +80,7 @@ class PodLists:
             ) as found:
                 async for raw in found:
                     if has_many_parts(raw):
-                        continue
+                        continue  # of rank 0's, the watch of pods says so
                     pod, labels = self._pod.decode(raw), self._labelled.decode(raw).metadata.labels
                     is_read = len(memoryview(labels)) <= MAX_LABELS_BYTES
                     replica = pods.replica(pod, (self._labels.decode(labels) if is_read else None) or {})
